@@ -1,0 +1,1 @@
+"""What is right: verdicts on completions, and the Ray fleet that reaches them."""
