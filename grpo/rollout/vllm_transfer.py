@@ -1,0 +1,135 @@
+"""The part of a weight push that runs inside vLLM's workers: our engine for vLLM's weight-transfer API.
+
+vLLM's own backends need a GPU on both sides. This one reads the weights from host memory and so works everywhere; vLLM
+loads this module in each of its workers because `HostWeightExtension` is named as `worker_extension_cls`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from vllm.distributed.weight_transfer.base import (
+    WeightTransferEngine,
+    WeightTransferInitInfo,
+    WeightTransferUpdateInfo,
+)
+from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+from vllm.model_executor.model_loader.reload import (
+    finalize_layerwise_reload,
+    initialize_layerwise_reload,
+)
+
+from grpo.rollout.segments import open_segment
+from grpo.rollout.weights import TensorSpec, compute_checksum, unpack_tensors
+
+BACKEND = "verigrad_host"
+
+
+@dataclass
+class HostInitInfo(WeightTransferInitInfo):
+    """Nothing has to be agreed on beforehand."""
+
+
+@dataclass
+class HostUpdateInfo(WeightTransferUpdateInfo):
+    """One push, as vLLM hands it to a worker.
+
+    Attributes:
+        source: The bytes, where the worker shares the caller's process; otherwise the name of a shared memory segment.
+        num_bytes: Their number.
+        plan: Where each tensor lies.
+    """
+
+    source: np.ndarray | str
+    num_bytes: int
+    plan: Sequence[TensorSpec]
+
+    def open(self) -> np.ndarray:
+        """The bytes, mapped for reading."""
+        if isinstance(self.source, str):
+            return open_segment(self.source, self.num_bytes)
+        return self.source
+
+
+class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo]):
+    """Loads weights that lie in host memory, in the checkpoint's names and shapes."""
+
+    init_info_cls = HostInitInfo
+    update_info_cls = HostUpdateInfo
+
+    def init_transfer_engine(self, init_info: HostInitInfo) -> None:
+        """Remember which parameters a push must cover.
+
+        Read before the first push: while one is under way, tied parameters look like separate ones.
+        """
+        self._parameter_names = {name for name, _ in self.model.named_parameters()}
+
+    def start_weight_update(self) -> None:
+        """Give every layer its checkpoint shape back.
+
+        On CPU, loading packs a linear layer's weight for oneDNN and leaves an empty parameter behind, so that there is
+        nothing that `load_weights` could write to; on GPU, quantised layers are in the same position.
+        """
+        initialize_layerwise_reload(self.model)
+
+    @torch.no_grad()
+    def receive_weights(self, update_info: HostUpdateInfo) -> None:
+        """Load one push.
+
+        Raises:
+            ValueError: The push left parameters of the model out.
+        """
+        # Layers hold on to views of the bytes until they are complete; keep the mapping until the push is finished.
+        self._buffer = update_info.open()
+        loaded = self.model.load_weights(unpack_tensors(self._buffer, update_info.plan))
+        if loaded is not None and (missing := sorted(self._parameter_names - loaded)):
+            raise ValueError(
+                f"the push has no weights for {len(missing)} parameters: {', '.join(missing[:5])}"
+            )
+
+    @torch.no_grad()
+    def finish_weight_update(self) -> None:
+        """Pack the layers again, those included that vLLM forgets."""
+        finalize_layerwise_reload(self.model, self.model_config)
+        for layer in find_layers_with_shared_weight(self.model):
+            repack_for_cpu(layer)
+        self._buffer = None
+
+    def shutdown(self) -> None:
+        """Nothing is held between pushes."""
+
+
+def find_layers_with_shared_weight(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Layers whose `weight` is also another layer's: an embedding and the output head tied to it."""
+    owners: dict[int, list[torch.nn.Module]] = defaultdict(list)
+    for layer in model.modules():
+        weight = layer._parameters.get("weight")
+        if weight is not None and weight.numel() > 0:
+            owners[id(weight)].append(layer)
+    return [layer for layers in owners.values() if len(layers) > 1 for layer in layers]
+
+
+def repack_for_cpu(layer: torch.nn.Module) -> None:
+    """Make a layer compute with its current weight rather than with the copy that vLLM packed earlier.
+
+    A tied output head computes with a packed copy of its own, and a layerwise reload renews the embedding's copy only:
+    the engine would go on sampling from the old head, with most greedy tokens unchanged.
+    """
+    if hasattr(layer, "cpu_linear"):
+        layer.quant_method.process_weights_after_loading(layer)
+
+
+class HostWeightExtension:
+    """Methods that vLLM adds to its worker, callable by name through `collective_rpc`."""
+
+    def compute_received_checksum(self, update: dict[str, Any]) -> str:
+        """Hash the bytes of a push as this worker sees them, before any of them is loaded."""
+        return compute_checksum(HostUpdateInfo(**update).open())
+
+
+WeightTransferEngineFactory.register_engine(BACKEND, HostWeightTransferEngine)

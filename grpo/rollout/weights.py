@@ -1,0 +1,130 @@
+"""The weights of a policy as one flat buffer, and the plan that says where each tensor lies in it.
+
+A push travels as a `WeightPayload`: small, picklable, with a `handle` to the bytes rather than the bytes. Whoever owns
+the weights makes payloads with a sender of `transports.py`; an engine reads them back. Nothing here knows Ray or vLLM.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import xxhash
+
+Transport = Literal["object", "shared_memory"]
+NamedTensors = Sequence[tuple[str, torch.Tensor]]
+
+# Every tensor starts on a cache line, which also satisfies the alignment of any dtype's view.
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """Where one tensor lies in the buffer.
+
+    Attributes:
+        name: As the checkpoint calls it (Hugging Face's name).
+        dtype: Name of the torch dtype, as `float32`.
+        shape: Full shape.
+        offset: First byte.
+        num_bytes: Length, padding not counted.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightPayload:
+    """One push of weights.
+
+    Attributes:
+        transport: How the bytes travel.
+        handle: What the transport needs to find them: a Ray object reference, or the name of a shared memory segment.
+        plan: Every tensor, in the order of the model.
+        num_bytes: Length of the buffer.
+        checksum: Of the whole buffer; see `compute_checksum`.
+    """
+
+    transport: Transport
+    handle: Any
+    plan: tuple[TensorSpec, ...]
+    num_bytes: int
+    checksum: str
+
+
+def plan_tensors(tensors: NamedTensors) -> tuple[tuple[TensorSpec, ...], int]:
+    """Lay tensors out one after the other.
+
+    Returns:
+        The plan, and the length of the buffer it needs, in bytes.
+    """
+    plan: list[TensorSpec] = []
+    offset = 0
+    for name, tensor in tensors:
+        num_bytes = tensor.numel() * tensor.element_size()
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        plan.append(
+            TensorSpec(
+                name=name, dtype=dtype, shape=tuple(tensor.shape), offset=offset, num_bytes=num_bytes
+            )
+        )
+        offset += -(-num_bytes // ALIGNMENT) * ALIGNMENT
+    return tuple(plan), offset
+
+
+def pack_tensors(
+    tensors: NamedTensors, plan: Sequence[TensorSpec], buffer: np.ndarray
+) -> None:
+    """Copy tensors into a buffer, from whatever device they are on.
+
+    Args:
+        tensors: What `plan` was made from.
+        plan: Where each goes.
+        buffer: Writable uint8 array, long enough.
+    """
+    flat = torch.from_numpy(buffer)
+    for (name, tensor), spec in zip(tensors, plan, strict=True):
+        assert name == spec.name, (name, spec.name)
+        _view(flat, spec).copy_(tensor.detach())
+
+
+def unpack_tensors(
+    buffer: np.ndarray, plan: Iterable[TensorSpec]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every tensor of a buffer by name, as a view: nothing is copied.
+
+    Args:
+        buffer: uint8 array; it may be read-only, and then so must be the use of the views.
+        plan: Where each tensor lies.
+    """
+    flat = _as_tensor(buffer)
+    for spec in plan:
+        yield spec.name, _view(flat, spec)
+
+
+def compute_checksum(buffer: np.ndarray) -> str:
+    """Hash a buffer: xxh3 of its bytes, 64 bits, as hexadecimal digits.
+
+    It guards against lost, stale and reordered bytes, not against an adversary, and costs a small part of the copy.
+    """
+    return xxhash.xxh3_64_hexdigest(memoryview(buffer))
+
+
+def _view(flat: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    part = flat[spec.offset : spec.offset + spec.num_bytes]
+    return part.view(getattr(torch, spec.dtype)).view(spec.shape)
+
+
+def _as_tensor(buffer: np.ndarray) -> torch.Tensor:
+    with warnings.catch_warnings():
+        # torch has no read-only tensors and warns about such arrays; the views made here are only ever read from.
+        warnings.filterwarnings("ignore", message=".*not writable", category=UserWarning)
+        return torch.from_numpy(buffer)
