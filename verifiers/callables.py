@@ -1,0 +1,74 @@
+"""Find a user's function by `path/to/file.py:function` or `package.module:function`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from verifiers.errors import UserError
+
+
+def load_function(spec: str) -> Callable[..., Any]:
+    """Import the function that a plug-in spec names.
+
+    A file is imported once in a process, under a name made from its path; modules are also looked for in the current
+    directory.
+
+    Raises:
+        UserError: The file, module or function does not exist, or importing it fails.
+    """
+    location, _, name = spec.rpartition(":")
+    if not location or not name:
+        raise UserError(
+            f"verifier {spec!r} is not of the form `path/to/file.py:function` or `package.module:function`"
+        )
+    module = _load_file(location) if location.endswith(".py") else _load_module(location)
+    function = getattr(module, name, None)
+    if not callable(function):
+        functions = sorted(
+            key for key, value in vars(module).items() if callable(value) and key[0] != "_"
+        )
+        raise UserError(
+            f"{location} has no function {name!r}; it defines {', '.join(functions) or 'none'}"
+        )
+    return function
+
+
+def _load_file(location: str) -> ModuleType:
+    path = Path(location).expanduser().resolve()
+    if not path.is_file():
+        raise UserError(
+            f"verifier file {location!r} does not exist (looked for {path}); paths are relative to the "
+            "directory in which the command runs"
+        )
+    name = f"verigrad_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    assert module_spec and module_spec.loader
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[name] = module  # first, as the import system does: dataclasses and pickle look it up
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UserError(f"importing {path} failed: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _load_module(location: str) -> ModuleType:
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last, so that nothing installed can be shadowed by it
+    try:
+        return importlib.import_module(location)
+    except Exception as error:
+        raise UserError(
+            f"importing the module {location!r} failed: {type(error).__name__}: {error}"
+        ) from error
