@@ -1,3 +1,3 @@
-"""The trainer: configuration, loop, algorithms, rollout pool, learner, evaluation and command line."""
+"""The trainer: configuration, loop, algorithms, rollouts, learner, evaluation, command line."""
 
 __version__ = "0.1.0"

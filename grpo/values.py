@@ -1,4 +1,4 @@
-"""The values that flow through a step, from a finished completion to the batch that is learned from."""
+"""The values of a step, from a finished completion to the batch that is learned from."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Rollout:
         member: Its place in the group, 0..K-1.
         prompt_ids: The prompt's token ids.
         completion_ids: The sampled token ids, the stop token included.
-        logprobs: Log-probability of each sampled token under the distribution it was drawn from (temperature and
-            nucleus applied), in nats; as long as `completion_ids`.
+        logprobs: Log-probability of each sampled token under the distribution it was drawn from
+            (temperature and nucleus applied), in nats; as long as `completion_ids`.
         text: `completion_ids` decoded, special tokens removed.
         finish_reason: `stop`, `length` (cut off at the limit) or `abort`.
         policy_versions: Version of the policy that drew each token; as long as `completion_ids`.
@@ -88,7 +88,8 @@ class ScoredRollout:
     Attributes:
         rollout: The completion.
         verdict: The finding.
-        reward: What the reward policy makes of the verdict; None when the rollout could not be verified.
+        reward: What the reward policy makes of the verdict; None when the rollout could not be
+            verified.
     """
 
     rollout: Rollout
@@ -122,7 +123,8 @@ class TrainSample:
         problem_id: Which problem it answers.
         member: Its place in the group.
         prompt_ids: The prompt's token ids.
-        completion_ids: The completion's token ids; every one of them is a loss token unless `masked`.
+        completion_ids: The completion's token ids; every one of them is a loss token unless
+            `masked`.
         sampler_logprobs: As `Rollout.logprobs`.
         advantage: One number for the whole completion.
         policy_version: Oldest version among its tokens.

@@ -1,0 +1,140 @@
+"""Sampling and verifying side by side: every rollout goes to the verifiers as soon as it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from grpo.rewards import compute_reward
+from grpo.seeding import derive_seed
+from grpo.timing import Timeline
+from grpo.values import Rollout, RolloutRequest, SamplingOptions, ScoredGroup, ScoredRollout
+from verifiers.problem import Problem, Submission
+from verifiers.verdict import Status, Verdict
+
+
+class Pool(Protocol):
+    """What samples completions."""
+
+    def generate(
+        self, requests: Sequence[RolloutRequest], sampling: SamplingOptions
+    ) -> Iterator[Rollout]:
+        """Rollouts in the order in which they end."""
+        ...
+
+
+class Fleet(Protocol):
+    """What verifies them."""
+
+    @property
+    def pending(self) -> int:
+        """Submissions without a verdict yet."""
+        ...
+
+    def submit(self, key: Hashable, submission: Submission) -> None:
+        """Hand in a submission; may wait until there is room."""
+        ...
+
+    def finished(self, timeout_s: float) -> list[tuple[Hashable, Verdict]]:
+        """Verdicts that are there, waiting up to `timeout_s` seconds for the first."""
+        ...
+
+
+class Collector:
+    """Turns problems into scored groups.
+
+    Args:
+        pool: Where completions are sampled.
+        fleet: Where they are verified.
+        prompts: Token ids of every problem's prompt, by problem id.
+        reward_values: What each verified status is worth.
+        timeline: Told when the phases `generation` and `verification_tail` begin and end.
+        check_stop: Called between events; may raise to leave early.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        fleet: Fleet,
+        prompts: Mapping[str, tuple[int, ...]],
+        reward_values: Mapping[Status, float],
+        timeline: Timeline,
+        check_stop: Callable[[], None],
+    ) -> None:
+        self._pool = pool
+        self._fleet = fleet
+        self._prompts = prompts
+        self._reward_values = reward_values
+        self._timeline = timeline
+        self._check_stop = check_stop
+
+    def collect(
+        self,
+        problems: Sequence[Problem],
+        sampling: SamplingOptions,
+        *,
+        group_size: int,
+        seed_parts: tuple[object, ...],
+    ) -> tuple[ScoredGroup, ...]:
+        """Sample and verify one group for each problem.
+
+        Args:
+            problems: In the order the groups come back in; a problem may be there twice.
+            sampling: How completions are drawn.
+            group_size: Completions of each problem.
+            seed_parts: What the rollouts' seeds depend on, besides problem and member.
+        """
+        asked = _name_requests(problems)
+        requests = [
+            RolloutRequest(
+                problem_id=name,
+                prompt_ids=self._prompts[problem.id],
+                seeds=tuple(derive_seed(*seed_parts, name, member) for member in range(group_size)),
+            )
+            for name, problem in asked.items()
+        ]
+        rollouts: dict[Hashable, Rollout] = {}
+        verdicts: dict[Hashable, Verdict] = {}
+        with self._timeline.phase("generation"):
+            for rollout in self._pool.generate(requests, sampling):
+                self._check_stop()
+                key = (rollout.problem_id, rollout.member)
+                rollouts[key] = rollout
+                self._fleet.submit(key, _make_submission(asked[rollout.problem_id], rollout))
+                verdicts.update(self._fleet.finished(timeout_s=0.0))
+        with self._timeline.phase("verification_tail"):
+            while self._fleet.pending:
+                self._check_stop()
+                verdicts.update(self._fleet.finished(timeout_s=0.1))
+        return tuple(
+            ScoredGroup(
+                problem=problem,
+                members=tuple(
+                    self._score(rollouts[name, member], verdicts[name, member])
+                    for member in range(group_size)
+                ),
+            )
+            for name, problem in asked.items()
+        )
+
+    def _score(self, rollout: Rollout, verdict: Verdict) -> ScoredRollout:
+        return ScoredRollout(
+            rollout=rollout, verdict=verdict, reward=compute_reward(verdict, self._reward_values)
+        )
+
+
+def _name_requests(problems: Sequence[Problem]) -> dict[str, Problem]:
+    """Give every group its own name: the problem's id, numbered where a problem comes twice."""
+    named: dict[str, Problem] = {}
+    for problem in problems:
+        name, again = problem.id, 1
+        while name in named:
+            again += 1
+            name = f"{problem.id}#{again}"
+        named[name] = problem
+    return named
+
+
+def _make_submission(problem: Problem, rollout: Rollout) -> Submission:
+    return Submission(problem=problem, completion=rollout.text, truncated=rollout.truncated)

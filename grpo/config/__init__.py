@@ -1,0 +1,6 @@
+"""The configuration of a run: its schema, and how a file and overrides become one."""
+
+from grpo.config.load import load_config
+from grpo.config.schema import DataConfig, RunConfig
+
+__all__ = ["DataConfig", "RunConfig", "load_config"]

@@ -1,0 +1,275 @@
+"""Every option of a run, with its default and its meaning."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+Positive = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are errors, values do not change once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ColumnsConfig(Section):
+    """Which columns of a data set hold what; verifiers see every other column by its own name."""
+
+    prompt: str = "prompt"
+    """The question: a string, or a list of chat messages."""
+    answer: str = "answer"
+    """The reference answer that the verifier reads."""
+    verifier: str = "verifier"
+    """The row's own verifier; where the column is absent, `verifier` of the data set counts."""
+    id: str = "id"
+    """The row's identity; where the column is absent, the row's place in the file."""
+
+
+class DataConfig(Section):
+    """One set of problems."""
+
+    path: str
+    """A local file (.jsonl, .json, .parquet, .csv, each also .gz) or an id on the Hugging Face
+    hub."""
+    name: str | None = None
+    """How tables and metrics call it; by default the file's folder or the hub id."""
+    subset: str | None = None
+    """Hub only: the configuration's name."""
+    split: str = "train"
+    """Hub only."""
+    revision: str | None = None
+    """Hub only: a commit or tag; pin it to make a result repeatable."""
+    columns: ColumnsConfig = ColumnsConfig()
+    verifier: str | None = None
+    """A built-in name, `path/to/file.py:function` or `package.module:function`."""
+    system_prompt: str | None = None
+    """A system message put before prompts that are plain strings."""
+    prompt_template: str | None = None
+    """Text with `{column}` fields that replaces the prompt column, such as `{question}\\nThink
+    first.`"""
+    answer_after: str | None = None
+    """Keep only what follows the last occurrence of this text in the answer column (`####` for
+    GSM8K)."""
+    limit: Positive | None = None
+    """Use only the first so many rows."""
+    weight: Annotated[float, Field(gt=0)] | None = None
+    """Share of this set among the prompts of a step, relative to the other sets; by default its
+    number of rows."""
+
+    @property
+    def label(self) -> str:
+        """The name that tables and metrics use."""
+        if self.name:
+            return self.name
+        parts = [p for p in self.path.split("/") if p]
+        return parts[-2] if len(parts) > 1 and "." in parts[-1] else parts[-1].split(".")[0]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+DataSets = Annotated[tuple[DataConfig, ...], BeforeValidator(_as_list)]
+
+
+class EngineConfig(Section):
+    """The vLLM engines; names as vLLM has them."""
+
+    num_engines: Positive = 1
+    tensor_parallel_size: Positive = 1
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """`auto` is float32 on CPU and bfloat16 on GPU."""
+    max_model_len: Positive | None = None
+    """By default `max_prompt_length + max_completion_length`."""
+    max_num_seqs: Positive = 256
+    """Completions that one engine works on at a time."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """GPU only: share of the device that weights and KV cache may take."""
+    kv_cache_memory_mb: Positive = 256
+    """CPU only: size of the KV cache."""
+    enforce_eager: bool | None = None
+    """Skip graph capture. By default on for CPU, where capture costs minutes, and off for GPU."""
+    num_threads: Positive | None = None
+    """CPU only: threads of one engine; by default all cores of the machine, shared among its
+    engines."""
+    stall_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """The run stops with an error when an engine finishes no token for so long."""
+
+
+class LearnerConfig(Section):
+    """The processes that train."""
+
+    world_size: Positive = 1
+    """Ranks, each a Ray actor with one device."""
+    num_threads: Positive | None = None
+    """CPU only: threads of one rank; by default all cores of the machine, shared among its
+    ranks."""
+    gradient_checkpointing: bool = False
+    """Trade compute for memory."""
+
+
+class VerificationConfig(Section):
+    """The fleet of verifier workers."""
+
+    num_workers: Positive = 2
+    """Ray actors that verify; each can kill what hangs."""
+    max_in_flight: Positive = 512
+    """Submissions handed out and not answered; more wait in the driver."""
+
+
+class RewardsConfig(Section):
+    """What a verdict is worth. A submission that could not be verified has no reward at all."""
+
+    correct: float = 1.0
+    incorrect: float = 0.0
+    no_answer: float = 0.0
+    limit: float = 0.0
+    """For a completion that ran into a limit of its own making (time, memory, size)."""
+
+
+class SandboxConfig(Section):
+    """Where model-written code runs; options of the `code` verifier."""
+
+    image: str | None = None
+    """By default the image that `verigrad sandbox build` makes."""
+    runtime: str = "runc"
+    """A runtime that the Docker engine knows: runc, runsc (gVisor), kata, crun."""
+    pool_size: Positive | None = None
+    """Warm containers a machine; by default one for each core, at most 8."""
+    cpu_s: Annotated[float, Field(gt=0)] = 4.0
+    """CPU seconds that one test may take."""
+    memory_mb: Positive = 256
+    """Memory that one program may take."""
+
+
+class EvaluationConfig(Section):
+    """How held-out problems are sampled and scored."""
+
+    data: DataSets = ()
+    """The held-out sets."""
+    num_samples: Positive = 4
+    """Completions for each problem: the n of pass@k."""
+    k: tuple[Positive, ...] = (1,)
+    """The k of pass@k; none above `num_samples`."""
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    """0 is greedy."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    max_completion_length: Positive | None = None
+    """By default as in training."""
+
+    @model_validator(mode="after")
+    def _k_at_most_n(self) -> Self:
+        if self.k and max(self.k) > self.num_samples:
+            raise ValueError(
+                f"k={max(self.k)} is more than num_samples={self.num_samples}: pass@k needs at "
+                f"least k samples "
+                "of every problem; raise num_samples"
+            )
+        return self
+
+
+class RayConfig(Section):
+    """The Ray cluster."""
+
+    address: str | None = None
+    """Address of a running cluster (`auto`, `ray://host:10001`); by default Ray starts on this
+    machine."""
+    object_store_mb: Positive = 512
+    """Size of the shared-memory store of a Ray started here."""
+
+
+class InvariantsConfig(Section):
+    """The checks that run beside every step."""
+
+    on_breach: Literal["stop", "warn"] = "stop"
+    max_logprob_difference: Annotated[float, Field(gt=0)] | None = None
+    """Largest mean |sampler - learner| log-probability; by default 1e-3 in float32 and 0.1 in
+    bfloat16."""
+
+
+class RunConfig(Section):
+    """A training run."""
+
+    run_name: str = "run"
+    """Folder of the run inside `output_dir`."""
+    output_dir: str = "runs"
+    seed: NonNegative = 0
+    model: str
+    """A folder in Hugging Face format, a hub id, or `embedded:quickstart`."""
+    data: DataSets
+    """The training sets."""
+
+    steps: Positive = 100
+    """Optimizer steps; each consumes `prompts_per_step` problems."""
+    prompts_per_step: Positive = 16
+    num_generations: Annotated[int, Field(ge=2)] = 8
+    """Completions sampled for each prompt: the group that advantages are normalised in."""
+    max_prompt_length: Positive = 512
+    """In tokens; a longer prompt is an error."""
+    max_completion_length: Positive = 512
+    """In tokens."""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=-1)] | None = -1
+    """-1, 0 and null all mean off."""
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+    loss_type: str = "dapo"
+    """A preset of policy loss, reduction and advantage; see docs/algorithms.md."""
+    advantage_estimator: str | None = None
+    """Overrides the preset."""
+    loss_reduction: str | None = None
+    """Overrides the preset."""
+    scale_rewards: Literal["group", "batch", "none"] | None = None
+    """Overrides the preset."""
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    """Overrides the preset's lower clip range."""
+    epsilon_high: Annotated[float, Field(gt=0)] | None = None
+    """Overrides the preset's upper clip range."""
+    beta: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the KL to the frozen reference; 0 builds no reference."""
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    dynamic_sampling: Literal["off", "filter"] = "filter"
+    """`filter` leaves groups whose rewards do not differ out of the batch."""
+    mask_truncated_completions: bool = False
+    """Leave completions that hit `max_completion_length` out of the loss."""
+
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-6
+    lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: NonNegative = 0
+    adam_beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    adam_beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    adam_epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    max_tokens_per_microbatch: Positive = 16384
+    """Tokens, padding included, of one forward and backward pass."""
+
+    save_steps: NonNegative = 0
+    """Write a checkpoint every so many steps; 0 only at the end and on Ctrl-C."""
+    keep_last: Positive = 2
+    """Checkpoints kept."""
+    eval_steps: NonNegative = 0
+    """Evaluate every so many steps; 0 only before and after training."""
+    eval_before_train: bool = True
+    report_to: tuple[Literal["tensorboard"], ...] = ("tensorboard",)
+
+    rollout: EngineConfig = EngineConfig()
+    learner: LearnerConfig = LearnerConfig()
+    verification: VerificationConfig = VerificationConfig()
+    verifiers: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Options of verifiers, by the name that rows use."""
+    rewards: RewardsConfig = RewardsConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    invariants: InvariantsConfig = InvariantsConfig()
+    ray: RayConfig = RayConfig()
+
+    @property
+    def completions_per_step(self) -> int:
+        """Completions sampled in a step."""
+        return self.prompts_per_step * self.num_generations

