@@ -52,7 +52,8 @@ def _load_file(location: str) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     module_spec = importlib.util.spec_from_file_location(name, path)
-    assert module_spec and module_spec.loader
+    assert module_spec is not None
+    assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[name] = module  # first, as the import system does: dataclasses and pickle look it up
     try:

@@ -150,7 +150,7 @@ def _run_worker(connection: Connection, settings: WorkerSettings, server: int) -
     for job in range(1, settings.max_jobs + 1):
         try:
             arguments = connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         kind, value = _run_job(target, arguments, settings.cpu_limit_s)
         retire = job == settings.max_jobs or _resident_mb() > settings.max_resident_mb
