@@ -21,3 +21,8 @@ class EngineStalled(RolloutError):
 
 class WeightPushFailed(RolloutError):
     """An engine does not serve the weights it was sent."""
+
+
+class WeightsRefused(WeightPushFailed):
+    """An engine did not take the weights and still serves the policy it had: sending them again is
+    sound."""

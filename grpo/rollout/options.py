@@ -1,4 +1,5 @@
-"""What an engine is built from: vLLM's options under vLLM's names, and the measured defaults of each device."""
+"""What an engine is built from: vLLM's options under vLLM's names, and the measured defaults of
+each device."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from verifiers.errors import UserError
 Device = Literal["cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-# vLLM's blocks are 128 tokens on CPU, so that a prompt under 128 tokens never finds its prefix; 32 is the smallest.
+# vLLM's blocks are 128 tokens on CPU, so that a prompt under 128 tokens never finds its prefix; 32
+# is the smallest.
 CPU_BLOCK_SIZE = 32
 
 
@@ -31,13 +33,14 @@ class EngineOptions:
         max_num_batched_tokens: Tokens of one engine step.
         tensor_parallel_size: Devices that one engine is spread over.
         gpu_memory_utilization: GPU only: share of a device that weights and KV cache take.
-        kv_cache_memory_mb: Size of the KV cache on every device; on CPU by default 256, on GPU what is left over.
+        kv_cache_memory_mb: Size of the KV cache on every device; on CPU by default 256, on GPU what
+            is left over.
         block_size: Tokens of a KV cache block, and so of the unit that prefix caching works in.
         enable_prefix_caching: Whether the members of a group share their prompt's KV cache.
         enforce_eager: Skip graph capture. On by default on CPU, where capture costs minutes.
         num_threads: CPU only: OpenMP threads.
-        in_process: Run the whole engine inside the actor's process instead of in children of it. On by default on
-            CPU, where it makes starting two to four times faster.
+        in_process: Run the whole engine inside the actor's process instead of in children of it. On
+            by default on CPU, where it makes starting two to four times faster.
     """
 
     model: str
@@ -109,7 +112,8 @@ def engine_environment(options: EngineOptions, inherited: Mapping[str, str]) -> 
 
     Args:
         options: As `resolve_options` returns them.
-        inherited: The environment of the caller; what a user set there on purpose wins where it is harmless.
+        inherited: The environment of the caller; what a user set there on purpose wins where it is
+            harmless.
     """
     environment = {
         "VLLM_NO_USAGE_STATS": "1",
@@ -122,13 +126,15 @@ def engine_environment(options: EngineOptions, inherited: Mapping[str, str]) -> 
     if options.device == "cpu":
         environment |= {
             "OMP_NUM_THREADS": str(options.num_threads),
-            # Threads that wait by spinning take the cores from the learner and from other engines: 5 times slower.
+            # Threads that wait by spinning take the cores from the learner and from other engines:
+            # 5 times slower.
             "OMP_WAIT_POLICY": "PASSIVE",
             # vLLM would pin every engine of the machine to the same cores.
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         }
         if options.enforce_eager:
-            # With log-probs on, the first step would compile one small function for 6 s, with no gain in speed.
+            # With log-probs on, the first step would compile one small function for 6 s, with no
+            # gain in speed.
             environment["TORCHDYNAMO_DISABLE"] = "1"
     return environment
 

@@ -57,8 +57,8 @@ class OwnedSegment:
 def open_segment(name: str, num_bytes: int) -> np.ndarray:
     """Map another process's segment for reading.
 
-    `multiprocessing.shared_memory` is not used here: before Python 3.13 it makes a reader remove the segment when it
-    exits.
+    `multiprocessing.shared_memory` is not used here: before Python 3.13 it makes a reader remove
+    the segment when it exits.
     """
     return np.memmap(FOLDER / name.lstrip("/"), dtype=np.uint8, mode="r", shape=(num_bytes,))
 

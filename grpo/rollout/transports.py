@@ -1,8 +1,8 @@
 """How a policy's weights get from the learner's memory into an engine's, without touching disk.
 
-A sender lives beside the weights and turns them into a payload; the engine's actor finds the bytes by the payload's
-handle. A new transport is one more name in `weights.Transport`, one more sender here, and one more case in
-`open_payload`.
+A sender lives beside the weights and turns them into a payload; the engine's actor finds the bytes
+by the payload's handle. A new transport is one more name in `weights.Transport`, one more sender
+here, and one more case in `open_payload`.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def make_sender(transport: Transport) -> WeightSender:
 
 
 def open_payload(payload: WeightPayload) -> np.ndarray:
-    """The bytes of a payload, read-only and without copying them, in a Ray worker of the right node."""
-    match payload.transport:
+    """The bytes of a payload, read-only and without copying them, in a Ray worker of the right
+    node.""" match payload.transport:
         case "object":
             return ray.get(payload.handle)
         case "shared_memory":

@@ -1,14 +1,17 @@
-"""The part of a weight push that runs inside vLLM's workers: our engine for vLLM's weight-transfer API.
+"""The part of a weight push that runs inside vLLM's workers: our engine for vLLM's weight-transfer
+API.
 
-vLLM's own backends need a GPU on both sides. This one reads the weights from host memory and so works everywhere; vLLM
-loads this module in each of its workers because `HostWeightExtension` is named as `worker_extension_cls`.
+vLLM's own backends need a GPU on both sides. This one reads the weights from host memory and so
+works everywhere; vLLM loads this module in each of its workers because `HostWeightExtension` is
+named as `worker_extension_cls`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,20 +43,26 @@ class HostUpdateInfo(WeightTransferUpdateInfo):
     """One push, as vLLM hands it to a worker.
 
     Attributes:
-        source: The bytes, where the worker shares the caller's process; otherwise the name of a shared memory segment.
+        source: The bytes, where the worker shares the caller's process; otherwise the name of a
+            shared memory segment.
         num_bytes: Their number.
-        plan: Where each tensor lies.
+        plan: Fields of each `TensorSpec`: vLLM's messages between processes carry plain values
+            only.
     """
 
     source: np.ndarray | str
     num_bytes: int
-    plan: Sequence[TensorSpec]
+    plan: Sequence[Mapping[str, Any]]
 
     def open(self) -> np.ndarray:
         """The bytes, mapped for reading."""
         if isinstance(self.source, str):
             return open_segment(self.source, self.num_bytes)
         return self.source
+
+    def specs(self) -> list[TensorSpec]:
+        """Where each tensor lies."""
+        return [TensorSpec(**fields) for fields in self.plan]
 
 
 class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo]):
@@ -72,8 +81,9 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
     def start_weight_update(self) -> None:
         """Give every layer its checkpoint shape back.
 
-        On CPU, loading packs a linear layer's weight for oneDNN and leaves an empty parameter behind, so that there is
-        nothing that `load_weights` could write to; on GPU, quantised layers are in the same position.
+        On CPU, loading packs a linear layer's weight for oneDNN and leaves an empty parameter
+        behind, so that there is nothing that `load_weights` could write to; on GPU, quantised
+        layers are in the same position.
         """
         initialize_layerwise_reload(self.model)
 
@@ -84,9 +94,10 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
         Raises:
             ValueError: The push left parameters of the model out.
         """
-        # Layers hold on to views of the bytes until they are complete; keep the mapping until the push is finished.
+        # Layers hold on to views of the bytes until they are complete; keep the mapping until the
+        # push is finished.
         self._buffer = update_info.open()
-        loaded = self.model.load_weights(unpack_tensors(self._buffer, update_info.plan))
+        loaded = self.model.load_weights(unpack_tensors(self._buffer, update_info.specs()))
         if loaded is not None and (missing := sorted(self._parameter_names - loaded)):
             raise ValueError(
                 f"the push has no weights for {len(missing)} parameters: {', '.join(missing[:5])}"
@@ -105,8 +116,8 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
 
 
 def find_layers_with_shared_weight(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Layers whose `weight` is also another layer's: an embedding and the output head tied to it."""
-    owners: dict[int, list[torch.nn.Module]] = defaultdict(list)
+    """Layers whose `weight` is also another layer's: an embedding and the output head tied to
+    it.""" owners: dict[int, list[torch.nn.Module]] = defaultdict(list)
     for layer in model.modules():
         weight = layer._parameters.get("weight")
         if weight is not None and weight.numel() > 0:
@@ -115,10 +126,12 @@ def find_layers_with_shared_weight(model: torch.nn.Module) -> list[torch.nn.Modu
 
 
 def repack_for_cpu(layer: torch.nn.Module) -> None:
-    """Make a layer compute with its current weight rather than with the copy that vLLM packed earlier.
+    """Make a layer compute with its current weight rather than with the copy that vLLM packed
+    earlier.
 
-    A tied output head computes with a packed copy of its own, and a layerwise reload renews the embedding's copy only:
-    the engine would go on sampling from the old head, with most greedy tokens unchanged.
+    A tied output head computes with a packed copy of its own, and a layerwise reload renews the
+    embedding's copy only: the engine would go on sampling from the old head, with most greedy
+    tokens unchanged.
     """
     if hasattr(layer, "cpu_linear"):
         layer.quant_method.process_weights_after_loading(layer)
@@ -130,6 +143,12 @@ class HostWeightExtension:
     def compute_received_checksum(self, update: dict[str, Any]) -> str:
         """Hash the bytes of a push as this worker sees them, before any of them is loaded."""
         return compute_checksum(HostUpdateInfo(**update).open())
+
+    def remove_rendezvous_file(self) -> None:
+        """Remove the file at which the workers of one host met; nobody reads it once all are up."""
+        method: str = self.distributed_init_method  # pyright: ignore[reportAttributeAccessIssue]
+        if method.startswith("file://"):
+            Path(method.removeprefix("file://")).unlink(missing_ok=True)
 
 
 WeightTransferEngineFactory.register_engine(BACKEND, HostWeightTransferEngine)

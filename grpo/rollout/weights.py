@@ -1,7 +1,8 @@
 """The weights of a policy as one flat buffer, and the plan that says where each tensor lies in it.
 
-A push travels as a `WeightPayload`: small, picklable, with a `handle` to the bytes rather than the bytes. Whoever owns
-the weights makes payloads with a sender of `transports.py`; an engine reads them back. Nothing here knows Ray or vLLM.
+A push travels as a `WeightPayload`: small, picklable, with a `handle` to the bytes rather than the
+bytes. Whoever owns the weights makes payloads with a sender of `transports.py`; an engine reads
+them back. Nothing here knows Ray or vLLM.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class WeightPayload:
 
     Attributes:
         transport: How the bytes travel.
-        handle: What the transport needs to find them: a Ray object reference, or the name of a shared memory segment.
+        handle: What the transport needs to find them: a Ray object reference, or the name of a
+            shared memory segment.
         plan: Every tensor, in the order of the model.
         num_bytes: Length of the buffer.
         checksum: Of the whole buffer; see `compute_checksum`.
@@ -73,16 +75,18 @@ def plan_tensors(tensors: NamedTensors) -> tuple[tuple[TensorSpec, ...], int]:
         dtype = str(tensor.dtype).removeprefix("torch.")
         plan.append(
             TensorSpec(
-                name=name, dtype=dtype, shape=tuple(tensor.shape), offset=offset, num_bytes=num_bytes
+                name=name,
+                dtype=dtype,
+                shape=tuple(tensor.shape),
+                offset=offset,
+                num_bytes=num_bytes,
             )
         )
         offset += -(-num_bytes // ALIGNMENT) * ALIGNMENT
     return tuple(plan), offset
 
 
-def pack_tensors(
-    tensors: NamedTensors, plan: Sequence[TensorSpec], buffer: np.ndarray
-) -> None:
+def pack_tensors(tensors: NamedTensors, plan: Sequence[TensorSpec], buffer: np.ndarray) -> None:
     """Copy tensors into a buffer, from whatever device they are on.
 
     Args:
@@ -113,7 +117,8 @@ def unpack_tensors(
 def compute_checksum(buffer: np.ndarray) -> str:
     """Hash a buffer: xxh3 of its bytes, 64 bits, as hexadecimal digits.
 
-    It guards against lost, stale and reordered bytes, not against an adversary, and costs a small part of the copy.
+    It guards against lost, stale and reordered bytes, not against an adversary, and costs a small
+    part of the copy.
     """
     return xxhash.xxh3_64_hexdigest(memoryview(buffer))
 
@@ -125,6 +130,7 @@ def _view(flat: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
 def _as_tensor(buffer: np.ndarray) -> torch.Tensor:
     with warnings.catch_warnings():
-        # torch has no read-only tensors and warns about such arrays; the views made here are only ever read from.
+        # torch has no read-only tensors and warns about such arrays; the views made here are only
+        # ever read from.
         warnings.filterwarnings("ignore", message=".*not writable", category=UserWarning)
         return torch.from_numpy(buffer)

@@ -1,0 +1,64 @@
+"""The driver's end of an engine: its actor, and the errors of Ray turned into errors with a
+name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from grpo.rollout.errors import EngineDied, EngineFailed, EngineStalled, RolloutError
+from verifiers.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineHandle:
+    """One engine of a pool.
+
+    Attributes:
+        index: Its place in the pool.
+        actor: Ray's handle of its `EngineActor`.
+    """
+
+    index: int
+    actor: Any
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"rollout engine {self.index}"
+
+    def get(self, reference: Any, *, timeout_s: float, doing: str) -> Any:
+        """Wait for an answer of the actor, but not for ever.
+
+        Args:
+            reference: What the call returned.
+            timeout_s: Longest wait.
+            doing: What the engine is busy with, for the message.
+
+        Raises:
+            EngineDied: Its process is gone.
+            EngineFailed: It raised.
+            EngineStalled: It did not answer in time.
+            UserError: It was asked for something that is not there.
+        """
+        try:
+            return ray.get(reference, timeout=timeout_s)
+        except GetTimeoutError as error:
+            raise EngineStalled(
+                f"{self.name} did not finish within {timeout_s:.0f} s while {doing}."
+            ) from error
+        except RayActorError as error:
+            raise EngineDied(f"{self.name} died while {doing}. {error}") from error
+        except RayTaskError as error:
+            raise self._translate(error, doing) from error
+
+    def _translate(self, error: RayTaskError, doing: str) -> Exception:
+        cause = error.cause
+        if isinstance(cause, UserError):
+            return type(cause)(str(cause))
+        if isinstance(cause, RolloutError):
+            return type(cause)(f"{self.name}, while {doing}: {cause}")
+        return EngineFailed(f"{self.name} raised {type(cause).__name__} while {doing}: {cause}")

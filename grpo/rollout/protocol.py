@@ -1,0 +1,140 @@
+"""What an engine is to the rest of the rollout side: vLLM behind a narrow contract that tests can
+also play."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from grpo.rollout.weights import WeightPayload
+from grpo.values import FinishReason, Rollout, SamplingOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """What an engine turned out to be, once it is up.
+
+    Attributes:
+        version: Of vLLM.
+        device: Kind of device it computes on.
+        dtype: Of the weights.
+        max_model_len: Longest prompt and completion together, in tokens.
+        num_kv_cache_tokens: Tokens that the KV cache holds; 0 where vLLM does not say.
+        start_seconds: Wall seconds from the actor's start until it could generate, the imports
+            included.
+    """
+
+    version: str
+    device: str
+    dtype: str
+    max_model_len: int
+    num_kv_cache_tokens: int
+    start_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What an engine says at the end of one request.
+
+    Attributes:
+        request_id: As given to `add_request` or `add_scoring`.
+        token_ids: The completion, the stop token included.
+        logprobs: Of each token, under the distribution it was drawn from.
+        policy_versions: Of each token.
+        finish_reason: Why it ended.
+        prompt_logprobs: For a scoring request: of every prompt token but the first, untempered.
+    """
+
+    request_id: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    policy_versions: tuple[int, ...]
+    finish_reason: FinishReason
+    prompt_logprobs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What an engine's actor says about one call of `generate`.
+
+    Attributes:
+        rollouts: Those that ended since the last report, each with the place of its group in the
+            call.
+        progress: A number that changes whenever the engine got anything done.
+    """
+
+    rollouts: tuple[tuple[int, Rollout], ...]
+    progress: int
+
+
+class Engine(Protocol):
+    """An engine that is stepped by one thread; but for `decode`, no method may be called from
+    another one."""
+
+    @property
+    def facts(self) -> EngineFacts:
+        """What it is."""
+        ...
+
+    @property
+    def num_unfinished(self) -> int:
+        """Requests that have not ended."""
+        ...
+
+    @property
+    def num_generated(self) -> int:
+        """Tokens that unfinished requests have so far: it grows or requests end, or the engine is
+        stuck.""" ...
+
+    def add_request(
+        self, request_id: str, prompt_ids: Sequence[int], seed: int, sampling: SamplingOptions
+    ) -> None:
+        """Queue one completion."""
+        ...
+
+    def add_scoring(self, request_id: str, token_ids: Sequence[int]) -> None:
+        """Queue a request for the log-probabilities of given tokens."""
+        ...
+
+    def abort(self, request_ids: Sequence[str]) -> list[str]:
+        """Forget requests; they give no completion any more.
+
+        Returns:
+            The ids among them that had not ended.
+        """
+        ...
+
+    def step(self) -> list[Completion]:
+        """Advance every running request, and return those that ended."""
+        ...
+
+    def decode(self, completions: Sequence[Sequence[int]]) -> list[str]:
+        """Turn completions into text, special tokens removed."""
+        ...
+
+    def load_weights(self, version: int, payload: WeightPayload, buffer: np.ndarray) -> str:
+        """Replace the policy between two steps.
+
+        Requests in flight go on under the new policy; what the old one had cached of them is
+        computed again, so that each later token is exactly the new policy's.
+
+        Args:
+            version: Of the new policy, which every later token is stamped with.
+            payload: Names, shapes and checksum.
+            buffer: The payload's bytes.
+
+        Returns:
+            The checksum of the bytes that were received.
+
+        Raises:
+            WeightsRefused: The bytes are not the ones that were sent; the old policy is untouched.
+                After any other exception the engine is of no more use.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop, and give back processes, memory and files."""
+        ...
