@@ -72,6 +72,11 @@ class Console:
         self._last = " · " + " · ".join(parts)
         self.line("  ".join(parts))
 
+    def first_step(self, seconds: Mapping[str, float]) -> None:
+        """Print how long the first step took to come, by part."""
+        parts = " + ".join(f"{name} {value:.1f}" for name, value in seconds.items())
+        self.line(f"time to first step: {sum(seconds.values()):.1f} s = {parts}")
+
     def _time_left(self, step: int, now: float) -> str:
         assert self._first_step_at is not None
         done = step - self._first_step

@@ -1,3 +1,101 @@
 """Puts the learner's weights into the engines, and proves that they landed."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from grpo.learner.invariants import InvariantBroken
+from grpo.rollout.weights import WeightPayload
+from grpo.values import TrainSample, WeightPush
+
+
+class WeightSource(Protocol):
+    """Who has the weights."""
+
+    def publish(self) -> WeightPayload:
+        """Pack the current weights."""
+        ...
+
+    def score(self, token_ids: Sequence[int], prompt_length: int) -> Sequence[float]:
+        """Log-probabilities of a completion's tokens at temperature 1, in nats."""
+        ...
+
+
+class Engines(Protocol):
+    """Who serves them."""
+
+    def publish(self, version: int, payload: WeightPayload) -> Sequence[WeightPush]:
+        """Load weights into every engine."""
+        ...
+
+    def score(self, token_ids: Sequence[int], prompt_length: int) -> Sequence[Sequence[float]]:
+        """As `WeightSource.score`, from each engine."""
+        ...
+
+
+class ProvingPublisher:
+    """Pushes weights, and compares log-probabilities of a known text on both sides afterwards.
+
+    Tokens are no proof: a policy with one stale layer can still agree on nearly every greedy token.
+
+    Args:
+        source: The learner.
+        engines: The rollout pool.
+        max_difference: Largest mean absolute difference in nats that rounding explains.
+    """
+
+    def __init__(self, *, source: WeightSource, engines: Engines, max_difference: float) -> None:
+        self._source = source
+        self._engines = engines
+        self._max_difference = max_difference
+
+    def publish(self, policy_version: int, probe: TrainSample) -> Mapping[str, float]:
+        """Push the learner's weights and prove that every engine serves them.
+
+        Args:
+            policy_version: That the engines serve from now on.
+            probe: A completion to compare on.
+
+        Raises:
+            InvariantBroken: An engine does not serve the learner's policy.
+        """
+        payload = self._source.publish()
+        pushes = self._engines.publish(policy_version, payload)
+        difference = self.prove(probe.prompt_ids, probe.completion_ids)
+        return {
+            "push/megabytes": payload.num_bytes / 1e6,
+            "push/engine_seconds": max(push.seconds for push in pushes),
+            "push/probe_logprob_difference": difference,
+        }
+
+    def prove(self, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> float:
+        """Compare log-probabilities of one completion.
+
+        Returns:
+            The mean absolute difference of the engine that is furthest off, in nats.
+
+        Raises:
+            InvariantBroken: It is more than rounding explains.
+        """
+        token_ids = (*prompt_ids, *completion_ids)
+        expected = self._source.score(token_ids, len(prompt_ids))
+        worst = 0.0
+        for index, found in enumerate(self._engines.score(token_ids, len(prompt_ids))):
+            difference = _mean_difference(expected, found)
+            # A NaN is a breach too, so the comparison is for what is allowed.
+            if not difference <= self._max_difference:
+                raise InvariantBroken(
+                    "weights_landed",
+                    f"engine {index} does not serve the learner's policy: its log-probabilities of "
+                    f"a known completion are off by {difference:.3g} on average, and "
+                    f"{self._max_difference:.3g} is the most that rounding explains. The weights "
+                    "did not land whole, or the two sides compute differently (dtype, attention).",
+                )
+            worst = max(worst, difference)
+        return worst
+
+
+def _mean_difference(expected: Sequence[float], found: Sequence[float]) -> float:
+    pairs = zip(expected, found, strict=True)
+    return sum(abs(ours - theirs) for ours, theirs in pairs) / len(expected)

@@ -10,6 +10,7 @@ from typing import Any
 from grpo.console import Console, make_score_table, make_time_table
 from grpo.evaluation.scores import EvaluationResult, compare_pass_at_1
 from grpo.run_directory import RunDirectory
+from grpo.timing import Laps
 from grpo.values import ScoredGroup, StepReport
 
 
@@ -21,11 +22,19 @@ class RunRecorder:
         console: Where they are shown.
         seed: The run's seed, for the intervals' resampling.
         tensorboard: Whether to write TensorBoard events.
+        laps: The parts of the start so far; the first evaluation and the first step are added.
     """
 
     def __init__(
-        self, *, directory: RunDirectory, console: Console, seed: int, tensorboard: bool
+        self,
+        *,
+        directory: RunDirectory,
+        console: Console,
+        seed: int,
+        tensorboard: bool,
+        laps: Laps,
     ) -> None:
+        self._laps = laps
         self._directory = directory
         self._console = console
         self._seed = seed
@@ -61,6 +70,9 @@ class RunRecorder:
             if self._board is not None:
                 self._board.add_scalar(name, value, report.step)
         self._console.step(report)
+        if self._steps == 1:
+            self._laps.lap("first step")
+            self._console.first_step(self._laps.seconds)
 
     def keep_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
         """Write and show an evaluation."""
@@ -72,17 +84,15 @@ class RunRecorder:
                     self._board.add_scalar(
                         f"heldout/{score.name}/pass@{k}", estimate.value, result.step
                     )
+        if not self._steps:
+            self._laps.lap("evaluation")
         self._console.evaluation(result)
 
-    def close(
-        self, *, complete: bool, start_seconds: dict[str, float], wall_seconds: float
-    ) -> dict[str, Any]:
+    def close(self, *, complete: bool) -> dict[str, Any]:
         """Write `summary.json`, show the closing tables, and return the summary.
 
         Args:
             complete: Whether all steps were made.
-            start_seconds: Wall seconds of each part of the start.
-            wall_seconds: Of the whole command.
         """
         before = self._directory.read_evaluation(0)
         after = self._evaluations[-1] if self._evaluations else None
@@ -90,8 +100,8 @@ class RunRecorder:
             "complete": complete,
             "directory": str(self._directory.path),
             "steps": self._steps,
-            "wall_seconds": wall_seconds,
-            "start_seconds": start_seconds,
+            "wall_seconds": time.perf_counter() - self._laps.begun,
+            "seconds_to_first_step": self._laps.seconds,
             "step_seconds": {**self._seconds},
             "dropped": dict(self._dropped),
             "last_metrics": self._last_metrics,

@@ -85,10 +85,10 @@ class RunDirectory:
         )
         self._write(f"{folder}/step-{step:06d}.jsonl", "".join(row + "\n" for row in rows))
 
-    def write_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
+    def write_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> Path:
         """Write an evaluation's scores, and its rollouts beside them."""
         self.write_rollouts(result.step, groups, folder="evaluations")
-        self._write(
+        return self._write(
             f"evaluations/step-{result.step:06d}.json", result.model_dump_json(indent=2) + "\n"
         )
 

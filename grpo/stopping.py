@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Self
 
 
-class StopRequested(Exception):  # noqa: N818 - a wish, not an error
+class StopRequested(Exception):
     """The user asked the run to stop; raised only where no write is in hand."""
 
 

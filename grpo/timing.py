@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 
 class Timeline:
     """Sums wall seconds by phase; phases do not nest.
+
+    Args:
+        on_phase: Told the name of each phase as it begins.
 
     Example:
         >>> timeline = Timeline()
@@ -18,21 +21,20 @@ class Timeline:
         ['step', 'update']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_phase: Callable[[str], None] = lambda _: None) -> None:
+        self._on_phase = on_phase
         self._begun = time.perf_counter()
         self._seconds: dict[str, float] = {}
-        self.current = "start"
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the time inside under `name`."""
-        outer, self.current = self.current, name
+        self._on_phase(name)
         begun = time.perf_counter()
         try:
             yield
         finally:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - begun
-            self.current = outer
 
     def take(self) -> Mapping[str, float]:
         """Seconds by phase since the last call, with the whole as `step`; starts anew."""
@@ -40,3 +42,22 @@ class Timeline:
         taken = {**self._seconds, "step": now - self._begun}
         self._begun, self._seconds = now, {}
         return taken
+
+
+class Laps:
+    """Splits the way to the first step into named parts.
+
+    Args:
+        begun: `time.perf_counter()` at the start of the first one.
+    """
+
+    def __init__(self, begun: float) -> None:
+        self.begun = begun
+        self._last = begun
+        self.seconds: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        """End a part."""
+        now = time.perf_counter()
+        self.seconds[name] = now - self._last
+        self._last = now

@@ -230,9 +230,12 @@ class RunConfig(Section):
     """Overrides the preset's lower clip range."""
     epsilon_high: Annotated[float, Field(gt=0)] | None = None
     """Overrides the preset's upper clip range."""
+    delta: Annotated[float, Field(gt=1)] | None = None
+    """Largest ratio that counts where the advantage is negative (dual clip)."""
     beta: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the KL to the frozen reference; 0 builds no reference."""
-    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    kl_estimator: Literal["k1", "k2", "k3", "k3_ratio"] | None = None
+    """Overrides the preset's `k3_ratio`, which is k3 weighted so that its gradient is exact."""
     dynamic_sampling: Literal["off", "filter"] = "filter"
     """`filter` leaves groups whose rewards do not differ out of the batch."""
     mask_truncated_completions: bool = False

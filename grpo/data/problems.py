@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import string
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +10,9 @@ from grpo.config.schema import DataConfig
 from grpo.data.rows import Row, read_rows
 from verifiers.errors import UserError
 from verifiers.problem import Problem
+
+# A column's name in braces; after a letter, as in `\\boxed{x}`, braces are LaTeX.
+_FIELD = re.compile(r"(?<![A-Za-z])\{([A-Za-z_]\w*)\}")
 
 
 def load_problems(data: DataConfig) -> list[Problem]:
@@ -51,7 +54,7 @@ def _make_problem(data: DataConfig, place: str, row: Row, number: int) -> Proble
 
 def _make_prompt(data: DataConfig, place: str, row: Row) -> str | tuple[dict[str, str], ...]:
     if data.prompt_template is not None:
-        text: Any = _fill_template(data.prompt_template, place, row)
+        text: Any = _fill_template(data, data.prompt_template, place, row)
     else:
         text = _column(row, data.columns.prompt, place, "prompt")
     if isinstance(text, str):
@@ -66,14 +69,17 @@ def _make_prompt(data: DataConfig, place: str, row: Row) -> str | tuple[dict[str
     return _check_messages(text, place, data.columns.prompt)
 
 
-def _fill_template(template: str, place: str, row: Row) -> str:
-    names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
-    for name in names:
-        _column(row, name, place, "prompt_template")
-    # Plain replacement: str.format would let a template reach into attributes of the values.
-    for name in names:
-        template = template.replace("{" + name + "}", str(row[name]))
-    return template
+def _fill_template(data: DataConfig, template: str, place: str, row: Row) -> str:
+    def value_of(field: re.Match[str]) -> str:
+        if field[1] == data.columns.answer:
+            raise UserError(
+                f"prompt_template of {data.label!r} has the field {{{field[1]}}}, the column of "
+                "the reference answer: every prompt would give its answer away. Remove the field."
+            )
+        return str(_column(row, field[1], place, "prompt_template"))
+
+    # One pass, and no str.format: text of a row is never read as a template.
+    return _FIELD.sub(value_of, template)
 
 
 def _column(row: Row, name: str, place: str, option: str) -> Any:

@@ -1,0 +1,39 @@
+"""The Ray that a run works on: one started on this machine, or a cluster that is there."""
+
+from __future__ import annotations
+
+import logging
+
+import ray
+
+from grpo.config.schema import RayConfig
+from verifiers.errors import UserError
+
+
+def start_ray(config: RayConfig) -> None:
+    """Connect to the configured cluster, or start Ray on this machine.
+
+    Raises:
+        UserError: The cluster does not answer.
+    """
+    if config.address is not None:
+        try:
+            ray.init(address=config.address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UserError(
+                f"The Ray cluster ray.address={config.address!r} does not answer: {error}. Start "
+                "it with `ray start --head`, or leave ray.address out to use this machine alone."
+            ) from error
+        return
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=config.object_store_mb * 2**20,
+    )
+
+
+def stop_ray() -> None:
+    """Leave the cluster; a Ray that was started here ends with its processes."""
+    ray.shutdown()

@@ -1,0 +1,145 @@
+"""A whole run from its configuration: start the parts, train or evaluate, stop the parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from grpo.checkpoints import RunCheckpointer
+from grpo.config import RunConfig
+from grpo.console import Console
+from grpo.environment import describe_environment
+from grpo.evaluation.scores import EvaluationResult
+from grpo.loop import train
+from grpo.preparation import Prepared, describe, prepare
+from grpo.protocols import Progress
+from grpo.recorder import RunRecorder
+from grpo.resuming import find_run, restore
+from grpo.run_directory import RunDirectory
+from grpo.stopping import StopSignal
+from grpo.timing import Laps, Timeline
+from grpo.wiring import Machinery, make_collector, make_evaluator, make_parts
+
+
+def run_training(
+    config: RunConfig, console: Console, *, resume: str | None, begun: float
+) -> tuple[bool, dict[str, Any]]:
+    """Train.
+
+    Args:
+        config: Of the run.
+        console: Where it is shown.
+        resume: None for a new run, a run's folder, or an empty string for the newest of that name.
+        begun: `time.perf_counter()` at the command's start.
+
+    Returns:
+        Whether all steps were made, and the summary.
+
+    Raises:
+        UserError: Something the user gave is wrong; no model was loaded.
+    """
+    laps = Laps(begun)
+    prepared = prepare(config)
+    for line in describe(config, prepared):
+        console.line(line)
+    directory, checkpoint = _open_directory(config, resume)
+    console.line(f"folder     {directory.path}")
+    laps.lap("checks")
+
+    timeline = Timeline(on_phase=console.phase)
+    with _running(config, prepared, with_learner=True, lap=laps.lap, console=console) as machinery:
+        assert machinery.learner is not None
+        progress = Progress()
+        if checkpoint is not None:
+            progress = restore(checkpoint, machinery, directory)
+            console.line(f"resumed    from {checkpoint} after step {progress.step}")
+            laps.lap("checkpoint")
+        recorder = RunRecorder(
+            directory=directory,
+            console=console,
+            seed=config.seed,
+            tensorboard="tensorboard" in config.report_to,
+            laps=laps,
+        )
+        with StopSignal(console.line) as stop:
+            parts = make_parts(
+                config,
+                prepared,
+                machinery,
+                recorder=recorder,
+                checkpointer=RunCheckpointer(
+                    directory.checkpoints, machinery.learner, keep_last=config.keep_last
+                ),
+                timeline=timeline,
+                evaluate_first=config.eval_before_train and progress.step == 0,
+                check_stop=stop.check,
+            )
+            complete = train(parts, progress)
+        summary = recorder.close(complete=complete)
+    _say_goodbye(console, directory, complete)
+    return complete, summary
+
+
+def run_evaluation(
+    config: RunConfig, console: Console, output: Path
+) -> tuple[EvaluationResult, Path]:
+    """Evaluate a policy on the held-out sets.
+
+    Args:
+        config: Names the model and the sets.
+        console: Where it is shown.
+        output: Folder that scores and completions are written to.
+
+    Returns:
+        The scores, and the file they are in.
+    """
+    laps = Laps(time.perf_counter())
+    prepared = prepare(config)
+    directory = RunDirectory(output)
+    with _running(config, prepared, with_learner=False, lap=laps.lap, console=console) as machinery:
+        collector = make_collector(
+            config, prepared, machinery, Timeline(on_phase=console.phase), check_stop=lambda: None
+        )
+        evaluator = make_evaluator(config, prepared, collector)
+        assert evaluator is not None
+        result, groups = evaluator.evaluate(step=0, policy_version=0)
+    return result, directory.write_evaluation(result, groups)
+
+
+@contextmanager
+def _running(
+    config: RunConfig,
+    prepared: Prepared,
+    *,
+    with_learner: bool,
+    lap: Callable[[str], None],
+    console: Console,
+) -> Iterator[Machinery]:
+    machinery = Machinery(config, prepared, with_learner=with_learner)
+    try:
+        console.phase("starting")
+        machinery.start(lap)
+        yield machinery
+    finally:
+        console.phase("stopping")
+        machinery.close()
+        console.close()
+
+
+def _open_directory(config: RunConfig, resume: str | None) -> tuple[RunDirectory, Path | None]:
+    if resume is not None:
+        return find_run(config, resume)
+    directory = RunDirectory.create(config.output_dir, config.run_name)
+    directory.write_config(config)
+    directory.write_json("environment.json", describe_environment())
+    return directory, None
+
+
+def _say_goodbye(console: Console, directory: RunDirectory, complete: bool) -> None:
+    if complete:
+        console.line(f"Done. Policy, metrics and rollouts are in {directory.path}")
+    else:
+        console.line(f"Stopped. Go on with the same command and: --resume {directory.path}")

@@ -1,0 +1,289 @@
+"""Builds the real parts of a run from its configuration; no other file does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grpo.algorithms.presets import Objective, resolve_objective
+from grpo.checkpoints import RunCheckpointer
+from grpo.cluster import start_ray, stop_ray
+from grpo.collect import Collector
+from grpo.config.schema import RunConfig
+from grpo.data.sampler import ProblemSampler
+from grpo.evaluation.evaluate import Evaluator
+from grpo.learner.group import LearnerGroup
+from grpo.learner.invariants import sampler_bound
+from grpo.learner.options import LearnerOptions
+from grpo.loop import Parts
+from grpo.preparation import Prepared
+from grpo.protocols import BatchPolicy, Recorder, Schedule
+from grpo.publisher import ProvingPublisher
+from grpo.rollout.options import Device, EngineOptions
+from grpo.rollout.pool import RolloutPool
+from grpo.timing import Timeline
+from grpo.values import SamplingOptions
+from verifiers.fleet import VerifierFleet
+from verifiers.verdict import Status
+
+
+class Machinery:
+    """The processes of a run: Ray, engines, verifiers and, for training, the learner.
+
+    They are started together, since each spends most of its start waiting.
+
+    Args:
+        config: The run's.
+        prepared: Its checked inputs.
+        with_learner: False for an evaluation.
+    """
+
+    def __init__(self, config: RunConfig, prepared: Prepared, *, with_learner: bool) -> None:
+        self.pool = RolloutPool(
+            make_engine_options(config, prepared),
+            num_engines=config.rollout.num_engines,
+            stall_timeout_s=config.rollout.stall_timeout_s,
+        )
+        self.fleet = VerifierFleet(
+            specs=prepared.verifier_options,
+            num_workers=config.verification.num_workers,
+            max_in_flight=config.verification.max_in_flight,
+        )
+        self.learner = make_learner(config, prepared) if with_learner else None
+        self._ray = config.ray
+
+    def start(self, lap: Callable[[str], None]) -> None:
+        """Start everything and wait until it is ready.
+
+        Args:
+            lap: Told the name of each part once it is there.
+        """
+        start_ray(self._ray)
+        lap("ray")
+        self.pool.start()
+        if self.learner is not None:
+            self.learner.start()
+        self.fleet.start()
+        self.fleet.wait_ready()
+        lap("verifiers")
+        if self.learner is not None:
+            self.learner.wait_ready()
+            lap("learner")
+        self.pool.wait_ready()
+        lap("engines")
+
+    def close(self) -> None:
+        """Stop everything that was started; safe at any point of the start."""
+        for part in (self.fleet, self.pool, self.learner):
+            if part is not None:
+                part.close()
+        stop_ray()
+
+
+def make_engine_options(config: RunConfig, prepared: Prepared) -> EngineOptions:
+    """What the engines are built from."""
+    rollout = config.rollout
+    return EngineOptions(
+        model=prepared.model,
+        device=find_device(),
+        dtype=rollout.dtype,
+        seed=config.seed,
+        max_model_len=rollout.max_model_len
+        or config.max_prompt_length + _longest_completion(config),
+        max_num_seqs=rollout.max_num_seqs,
+        tensor_parallel_size=rollout.tensor_parallel_size,
+        gpu_memory_utilization=rollout.gpu_memory_utilization,
+        kv_cache_memory_mb=rollout.kv_cache_memory_mb,
+        enforce_eager=rollout.enforce_eager,
+        num_threads=rollout.num_threads,
+    )
+
+
+def make_learner(config: RunConfig, prepared: Prepared) -> LearnerGroup:
+    """The learner's ranks, not started."""
+    options = LearnerOptions(
+        model=prepared.model,
+        objective=make_objective(config),
+        beta=config.beta,
+        temperature=config.temperature,
+        max_completion_length=config.max_completion_length,
+        max_tokens_per_microbatch=config.max_tokens_per_microbatch,
+        learning_rate=config.learning_rate,
+        lr_scheduler=config.lr_scheduler_type,
+        warmup_steps=config.warmup_steps,
+        total_steps=config.steps,
+        adam_betas=(config.adam_beta1, config.adam_beta2),
+        adam_epsilon=config.adam_epsilon,
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        gradient_checkpointing=config.learner.gradient_checkpointing,
+        precision="float32" if _computes_in_float32(config) else "bfloat16",
+        use_cpu=find_device() == "cpu",
+        check_sampler_logprobs=_samples_the_whole_distribution(config),
+        seed=config.seed,
+    )
+    return LearnerGroup(
+        options, world_size=config.learner.world_size, num_threads=config.learner.num_threads
+    )
+
+
+def make_objective(config: RunConfig) -> Objective:
+    """The preset with the user's overrides."""
+    return resolve_objective(
+        config.loss_type,
+        {
+            "advantage": config.advantage_estimator,
+            "scale_rewards": config.scale_rewards,
+            "loss_reduction": config.loss_reduction,
+            "epsilon": config.epsilon,
+            "epsilon_high": config.epsilon_high,
+            "delta": config.delta,
+            "kl_estimator": config.kl_estimator,
+        },
+    )
+
+
+def make_sampling(config: RunConfig, prepared: Prepared) -> SamplingOptions:
+    """How training rollouts are drawn."""
+    return SamplingOptions(
+        temperature=config.temperature,
+        top_p=config.top_p,
+        top_k=config.top_k or -1,
+        min_p=config.min_p,
+        max_completion_length=config.max_completion_length,
+        stop_token_ids=prepared.encoder.stop_token_ids,
+    )
+
+
+def make_collector(
+    config: RunConfig,
+    prepared: Prepared,
+    machinery: Machinery,
+    timeline: Timeline,
+    check_stop: Callable[[], None],
+) -> Collector:
+    """Sampling and verification of a run."""
+    rewards = config.rewards
+    return Collector(
+        pool=machinery.pool,
+        fleet=machinery.fleet,
+        prompts=prepared.prompts,
+        reward_values={
+            Status.CORRECT: rewards.correct,
+            Status.INCORRECT: rewards.incorrect,
+            Status.NO_ANSWER: rewards.no_answer,
+            Status.LIMIT: rewards.limit,
+        },
+        timeline=timeline,
+        check_stop=check_stop,
+    )
+
+
+def make_evaluator(config: RunConfig, prepared: Prepared, collector: Collector) -> Evaluator | None:
+    """The held-out evaluation, where there is a held-out set."""
+    if not prepared.eval_sets:
+        return None
+    evaluation = config.evaluation
+    return Evaluator(
+        collector=collector,
+        sets=prepared.eval_sets,
+        sampling=SamplingOptions(
+            temperature=evaluation.temperature,
+            top_p=evaluation.top_p,
+            max_completion_length=evaluation.max_completion_length or config.max_completion_length,
+            stop_token_ids=prepared.encoder.stop_token_ids,
+        ),
+        num_samples=evaluation.num_samples,
+        ks=evaluation.k,
+        seed=config.seed,
+        model=config.model,
+    )
+
+
+def make_parts(
+    config: RunConfig,
+    prepared: Prepared,
+    machinery: Machinery,
+    *,
+    recorder: Recorder,
+    checkpointer: RunCheckpointer,
+    timeline: Timeline,
+    evaluate_first: bool,
+    check_stop: Callable[[], None],
+) -> Parts:
+    """Everything the loop needs, from machinery that is ready."""
+    assert machinery.learner is not None
+    collector = make_collector(config, prepared, machinery, timeline, check_stop)
+    evaluator = make_evaluator(config, prepared, collector)
+    objective = make_objective(config)
+    return Parts(
+        sampler=make_sampler(config, prepared),
+        collector=collector,
+        learner=machinery.learner,
+        publisher=make_publisher(config, machinery),
+        evaluator=evaluator,
+        recorder=recorder,
+        checkpointer=checkpointer,
+        schedule=Schedule(
+            steps=config.steps,
+            eval_steps=config.eval_steps,
+            save_steps=config.save_steps,
+            evaluate_first=evaluate_first and evaluator is not None,
+        ),
+        timeline=timeline,
+        sampling=make_sampling(config, prepared),
+        batch_policy=BatchPolicy(
+            advantage_estimator=objective.advantage,
+            scale_rewards=objective.scale_rewards,
+            drop_groups_without_signal=config.dynamic_sampling == "filter",
+            mask_truncated=config.mask_truncated_completions,
+        ),
+        group_size=config.num_generations,
+        seed=config.seed,
+        check_stop=check_stop,
+    )
+
+
+def make_sampler(config: RunConfig, prepared: Prepared) -> ProblemSampler:
+    """The order in which training problems come."""
+    sets = list(prepared.train_sets.values())
+    return ProblemSampler(
+        sets=sets,
+        weights=[
+            data.weight if data.weight is not None else float(len(problems))
+            for data, problems in zip(config.data, sets, strict=True)
+        ],
+        prompts_per_step=config.prompts_per_step,
+        seed=config.seed,
+    )
+
+
+def make_publisher(config: RunConfig, machinery: Machinery) -> ProvingPublisher:
+    """The proven push of weights."""
+    assert machinery.learner is not None
+    precision = "float32" if _computes_in_float32(config) else "bfloat16"
+    return ProvingPublisher(
+        source=machinery.learner,
+        engines=machinery.pool,
+        max_difference=sampler_bound(precision).mean,
+    )
+
+
+def find_device() -> Device:
+    """The kind of device that this machine offers."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _computes_in_float32(config: RunConfig) -> bool:
+    return config.rollout.dtype == "float32" or (
+        config.rollout.dtype == "auto" and find_device() == "cpu"
+    )
+
+
+def _samples_the_whole_distribution(config: RunConfig) -> bool:
+    return config.top_p == 1.0 and not (config.top_k and config.top_k > 0) and config.min_p == 0.0
+
+
+def _longest_completion(config: RunConfig) -> int:
+    return max(config.max_completion_length, config.evaluation.max_completion_length or 0)

@@ -1,0 +1,220 @@
+"""The loop with fakes around it: what runs when, what a stop leaves behind, what is counted."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from grpo.collect import Collector
+from grpo.data.sampler import ProblemSampler
+from grpo.loop import Parts, train
+from grpo.protocols import BatchPolicy, Progress, Schedule
+from grpo.stopping import StopRequested
+from grpo.timing import Timeline
+from grpo.values import Rollout, SamplingOptions
+from verifiers.problem import Problem
+from verifiers.verdict import Reason, Status, Verdict
+
+PROBLEMS = [
+    Problem(id=f"p{i}", prompt="?", verifier="math", reference="1", source=f"f:{i}")
+    for i in range(4)
+]
+SAMPLING = SamplingOptions(max_completion_length=4, stop_token_ids=(0,))
+VERDICTS = {
+    "right": Verdict(status=Status.CORRECT, score=1.0, reason=Reason.EQUAL_TEXT, verifier="t@1"),
+    "wrong": Verdict(status=Status.INCORRECT, score=0.0, reason=Reason.DIFFERENT, verifier="t@1"),
+    "unknown": Verdict(status=Status.ERROR, score=None, reason=Reason.WORKER_DIED, verifier="t@1"),
+}
+
+
+class FakePool:
+    """Answers member m of every group with the m-th outcome, the last group first."""
+
+    def __init__(self, outcomes):
+        self.outcomes = outcomes
+        self.seeds = []
+
+    def generate(self, requests, sampling):
+        for request in reversed(requests):
+            self.seeds += request.seeds
+            for member, outcome in enumerate(self.outcomes):
+                yield Rollout(
+                    problem_id=request.problem_id,
+                    member=member,
+                    prompt_ids=request.prompt_ids,
+                    completion_ids=(5 + member, 0),
+                    logprobs=(-0.5, -0.5),
+                    text=outcome,
+                    finish_reason="stop",
+                    policy_versions=(0, 0),
+                    seed=request.seeds[member],
+                )
+
+
+class FakeFleet:
+    """Judges by the completion's text, and answers at the second asking."""
+
+    def __init__(self):
+        self.waiting, self.ready = [], []
+
+    @property
+    def pending(self):
+        return len(self.waiting) + len(self.ready)
+
+    def submit(self, key, submission):
+        self.waiting.append((key, VERDICTS[submission.completion]))
+
+    def finished(self, timeout_s):
+        answered, self.ready, self.waiting = self.ready, self.waiting, []
+        return answered
+
+
+@dataclass
+class Spy:
+    """Learner, publisher, recorder, evaluator and checkpointer in one: notes what it is asked."""
+
+    events: list = field(default_factory=list)
+    reports: list = field(default_factory=list)
+    batches: list = field(default_factory=list)
+    metrics: dict = field(default_factory=lambda: {"loss": 0.0})
+
+    def update(self, batch):
+        self.events.append("update")
+        self.batches.append(batch)
+        return self
+
+    def publish(self, policy_version, probe):
+        self.events.append(f"publish {policy_version}")
+        return {"push/seconds": 0.0}
+
+    def keep_rollouts(self, step, groups):
+        self.events.append(f"rollouts {step}")
+
+    def keep_step(self, report):
+        self.reports.append(report)
+
+    def keep_evaluation(self, result, groups):
+        self.events.append("evaluation kept")
+
+    def evaluate(self, *, step, policy_version):
+        self.events.append(f"evaluate {step}")
+        return None, ()
+
+    def save(self, progress):
+        self.events.append(f"save {progress.step}")
+
+
+def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
+    timeline = Timeline()
+    settings = {"steps": 2, "eval_steps": 0, "save_steps": 0, "evaluate_first": True} | options
+    collector = Collector(
+        pool=FakePool(outcomes),
+        fleet=FakeFleet(),
+        prompts={problem.id: (1, 2) for problem in PROBLEMS},
+        reward_values={Status.CORRECT: 1.0, Status.INCORRECT: 0.0},
+        timeline=timeline,
+        check_stop=check_stop,
+    )
+    return Parts(
+        sampler=ProblemSampler(sets=[PROBLEMS], weights=[1.0], prompts_per_step=2, seed=0),
+        collector=collector,
+        learner=spy,
+        publisher=spy,
+        evaluator=spy,
+        recorder=spy,
+        checkpointer=spy,
+        schedule=Schedule(**settings),
+        timeline=timeline,
+        sampling=SAMPLING,
+        batch_policy=BatchPolicy(
+            advantage_estimator="grpo",
+            scale_rewards="group",
+            drop_groups_without_signal=True,
+            mask_truncated=False,
+        ),
+        group_size=len(outcomes),
+        seed=0,
+        check_stop=check_stop,
+    )
+
+
+def test_a_run_evaluates_around_its_steps_and_saves_at_the_end():
+    spy, progress = Spy(), Progress()
+    assert train(make_parts(spy, ["right", "wrong"]), progress)
+    assert spy.events == [
+        "evaluate 0", "evaluation kept",
+        "update", "publish 1", "rollouts 1",
+        "update", "publish 2", "rollouts 2",
+        "save 2", "evaluate 2", "evaluation kept",
+    ]  # fmt: skip
+    assert progress == Progress(step=2, policy_version=2)
+
+
+def test_evaluations_and_checkpoints_come_when_they_are_due():
+    spy = Spy()
+    train(make_parts(spy, ["right", "wrong"], steps=5, eval_steps=2, save_steps=3), Progress())
+    due = [event for event in spy.events if event.startswith(("evaluate ", "save"))]
+    assert due == ["evaluate 0", "evaluate 2", "save 3", "evaluate 4", "save 5", "evaluate 5"]
+
+
+def test_the_batch_is_in_problem_and_member_order_whatever_ends_first():
+    spy = Spy()
+    train(make_parts(spy, ["right", "wrong", "right"], steps=1), Progress())
+    (batch,) = spy.batches
+    assert [sample.member for sample in batch.samples] == [0, 1, 2, 0, 1, 2]
+    assert batch.num_loss_tokens == 12
+
+
+def test_groups_without_signal_make_no_update_and_no_version():
+    spy, progress = Spy(), Progress()
+    train(make_parts(spy, ["wrong", "wrong"], steps=1), progress)
+    assert "update" not in spy.events
+    assert progress == Progress(step=1, policy_version=0)
+    assert spy.reports[0].dropped == {"no_signal": 4}
+
+
+def test_what_is_not_verified_leaves_the_statistics_and_is_counted():
+    spy = Spy()
+    train(make_parts(spy, ["right", "wrong", "unknown"], steps=1), Progress())
+    (batch,) = spy.batches
+    assert [sample.member for sample in batch.samples] == [0, 1, 0, 1]
+    assert sum(sample.advantage for sample in batch.samples) == pytest.approx(0.0)
+    assert spy.reports[0].dropped == {"unverified": 2}
+    assert spy.reports[0].metrics["pass_rate"] == 0.5
+    assert spy.reports[0].metrics["verdicts/error"] == pytest.approx(1 / 3)
+
+
+def test_a_stop_between_events_saves_the_last_whole_step():
+    spy, progress = Spy(), Progress()
+
+    def check_stop():
+        if progress.step == 1:
+            raise StopRequested
+
+    assert not train(make_parts(spy, ["right", "wrong"], check_stop=check_stop), progress)
+    assert spy.events[-1] == "save 1"
+
+
+def test_a_finished_run_that_is_resumed_only_evaluates():
+    spy = Spy()
+    parts = make_parts(spy, ["right", "wrong"], evaluate_first=False)
+    assert train(parts, Progress(step=2, policy_version=2))
+    assert spy.events == ["evaluate 2", "evaluation kept"]
+
+
+def test_a_problem_drawn_twice_gets_two_groups_with_their_own_seeds():
+    spy = Spy()
+    parts = make_parts(spy, ["right", "wrong"])
+    groups = parts.collector.collect(
+        [PROBLEMS[0], PROBLEMS[0]], SAMPLING, group_size=2, seed_parts=(0, 1)
+    )
+    seeds = [member.rollout.seed for group in groups for member in group.members]
+    assert len(set(seeds)) == 4
+    assert all(group.problem is PROBLEMS[0] for group in groups)
+
+
+def test_the_phases_of_a_step_add_up_to_its_wall_time():
+    spy = Spy()
+    train(make_parts(spy, ["right", "wrong"]), Progress())
+    for report in spy.reports:
+        times = {k: v for k, v in report.metrics.items() if k.startswith("time/")}
+        assert times.pop("time/step") == pytest.approx(sum(times.values()))

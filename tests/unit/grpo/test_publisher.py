@@ -1,0 +1,60 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from grpo.learner.invariants import InvariantBroken
+from grpo.publisher import ProvingPublisher
+from grpo.values import TrainSample, WeightPush
+
+PROBE = TrainSample(
+    problem_id="p",
+    member=0,
+    prompt_ids=(1, 2),
+    completion_ids=(3, 4),
+    sampler_logprobs=(-1.0, -1.0),
+    advantage=1.0,
+    policy_version=0,
+)
+
+
+class Source:
+    def publish(self):
+        return SimpleNamespace(num_bytes=2_000_000)
+
+    def score(self, token_ids, prompt_length):
+        assert (tuple(token_ids), prompt_length) == ((1, 2, 3, 4), 2)
+        return (-1.0, -2.0)
+
+
+class Engines:
+    def __init__(self, *scores):
+        self.scores, self.versions = scores, []
+
+    def publish(self, version, payload):
+        self.versions.append(version)
+        return [WeightPush(policy_version=version, checksum="c", seconds=0.5)]
+
+    def score(self, token_ids, prompt_length):
+        return self.scores
+
+
+def make_publisher(*scores):
+    engines = Engines(*scores)
+    return engines, ProvingPublisher(source=Source(), engines=engines, max_difference=1e-3)
+
+
+def test_a_push_that_landed_reports_what_it_cost():
+    engines, publisher = make_publisher((-1.0001, -2.0), (-1.0, -2.0))
+    metrics = publisher.publish(7, PROBE)
+    assert engines.versions == [7]
+    assert metrics["push/megabytes"] == 2.0
+    assert metrics["push/engine_seconds"] == 0.5
+    assert metrics["push/probe_logprob_difference"] == pytest.approx(5e-5)
+
+
+@pytest.mark.parametrize("stale", [(-1.01, -2.0), (math.nan, -2.0)])
+def test_one_stale_engine_stops_the_run_by_name(stale):
+    _, publisher = make_publisher((-1.0, -2.0), stale)
+    with pytest.raises(InvariantBroken, match="engine 1 does not serve"):
+        publisher.publish(1, PROBE)

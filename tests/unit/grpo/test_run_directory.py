@@ -1,0 +1,155 @@
+import json
+
+import pytest
+import yaml
+
+from grpo.config.schema import DataConfig, RunConfig
+from grpo.console import Console
+from grpo.evaluation.scores import EvaluationResult, score_set
+from grpo.recorder import RunRecorder
+from grpo.run_directory import RunDirectory
+from grpo.timing import Laps
+from grpo.values import Rollout, ScoredGroup, ScoredRollout, StepReport
+from verifiers.errors import UserError
+from verifiers.problem import Problem
+from verifiers.verdict import Reason, Status, Verdict
+
+
+def make_group(name, *statuses):
+    problem = Problem(id=name, prompt="?", verifier="math", reference="1", source="f:1")
+    return ScoredGroup(
+        problem=problem,
+        members=tuple(make_member(name, i, status) for i, status in enumerate(statuses)),
+    )
+
+
+def make_member(name, member, status):
+    score = {Status.CORRECT: 1.0, Status.ERROR: None}.get(status, 0.0)
+    verdict = Verdict(status=status, score=score, reason=Reason.DIFFERENT, verifier="math@1")
+    rollout = Rollout(
+        problem_id=name,
+        member=member,
+        prompt_ids=(1,),
+        completion_ids=(2, 0),
+        logprobs=(-0.5, -0.25),
+        text="né\n",
+        finish_reason="stop",
+        policy_versions=(3, 3),
+        seed=9,
+    )
+    return ScoredRollout(rollout=rollout, verdict=verdict, reward=score)
+
+
+def make_result(step, *groups):
+    score = score_set("maths", groups, num_samples=2, ks=(1, 2), seed=0)
+    return EvaluationResult(
+        step=step,
+        policy_version=step,
+        model="m",
+        temperature=1.0,
+        top_p=1.0,
+        max_completion_length=8,
+        seed=0,
+        seconds=1.5,
+        sets=(score,),
+    )
+
+
+RIGHT, WRONG, ERROR = Status.CORRECT, Status.INCORRECT, Status.ERROR
+
+
+def test_a_taken_name_gets_a_number_and_nothing_is_overwritten(tmp_path):
+    paths = [RunDirectory.create(str(tmp_path), "run").path.name for _ in range(3)]
+    assert paths == ["run", "run-2", "run-3"]
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_to_cure(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="output_dir"):
+        RunDirectory.create(str(tmp_path / "file"), "run")
+
+
+def test_the_configuration_is_written_resolved(tmp_path):
+    directory = RunDirectory(tmp_path)
+    config = RunConfig(model="m", data=(DataConfig(path="a.jsonl"),))
+    directory.write_config(config)
+    assert (
+        RunConfig.model_validate(yaml.safe_load((tmp_path / "config.yaml").read_text())) == config
+    )
+
+
+def test_every_rollout_is_kept_with_verdict_reason_and_log_probabilities(tmp_path):
+    RunDirectory(tmp_path).write_rollouts(4, [make_group("a", RIGHT, ERROR)])
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "rollouts/step-000004.jsonl").read_text().splitlines()
+    ]
+    assert [(row["member"], row["status"], row["reward"]) for row in rows] == [
+        (0, "correct", 1.0),
+        (1, "error", None),
+    ]
+    assert rows[0]["text"] == "né\n"
+    assert rows[0]["logprobs"] == [-0.5, -0.25]
+    assert rows[0]["policy_versions"] == [3, 3]
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_resuming_forgets_what_came_after_the_checkpoint(tmp_path):
+    directory = RunDirectory(tmp_path)
+    for step in (1, 2, 3):
+        directory.append_metrics({"step": step})
+        directory.write_rollouts(step, [make_group("a", RIGHT)])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "rew')  # a run that was killed in the middle of a line
+    directory.forget_after(2)
+    assert [
+        json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
+    ] == [1, 2]
+    assert sorted(file.name for file in (tmp_path / "rollouts").iterdir()) == [
+        "step-000001.jsonl",
+        "step-000002.jsonl",
+    ]
+
+
+def test_unverified_samples_are_in_no_estimate_but_beside_it():
+    groups = [
+        make_group("a", RIGHT, WRONG),
+        make_group("b", RIGHT, ERROR),
+        make_group("c", WRONG, WRONG),
+    ]
+    score = score_set("s", groups, num_samples=2, ks=(1, 2), seed=0)
+    assert score.num_left_out == 1
+    assert score.pass_at_k[1].value == pytest.approx(0.25)
+    assert score.pass_at_k[2].value == pytest.approx(0.5)
+    assert score.unverified_fraction == pytest.approx(1 / 6)
+
+
+def test_the_recorder_sums_a_run_up(tmp_path, capsys):
+    recorder = RunRecorder(
+        directory=RunDirectory(tmp_path),
+        console=Console(steps=2),
+        seed=0,
+        tensorboard=False,
+        laps=Laps(0.0),
+    )
+    before = [make_group("a", RIGHT, WRONG), make_group("b", WRONG, WRONG)]
+    after = [make_group("a", RIGHT, RIGHT), make_group("b", RIGHT, WRONG)]
+    recorder.keep_evaluation(make_result(0, *before), before)
+    for step in (1, 2):
+        metrics = {"reward": 0.5, "loss": 0.1, "time/step": 2.0, "time/update": 1.5}
+        recorder.keep_step(
+            StepReport(step=step, policy_version=step, metrics=metrics, dropped={"no_signal": 8})
+        )
+    recorder.keep_evaluation(make_result(2, *after), after)
+    summary = recorder.close(complete=True)
+
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    held_out = summary["held_out"]["maths"]
+    assert held_out["before"]["pass@1"]["value"] == pytest.approx(0.25)
+    assert held_out["after"]["pass@1"]["value"] == pytest.approx(0.75)
+    assert held_out["pass@1_change"]["value"] == pytest.approx(0.5)
+    assert summary["dropped"] == {"no_signal": 16}
+    assert summary["step_seconds"] == {"step": 4.0, "update": 3.0}
+    printed = capsys.readouterr().out
+    for text in ("time to first step", "dropped 8 no_signal", "loop overhead", "+0.500", "0.750 ["):
+        assert text in printed
