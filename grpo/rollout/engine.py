@@ -79,8 +79,9 @@ class EngineActor:
         self._loop.call(add)
 
     def take(self, call: str, wait_s: float) -> Report:
-        """The rollouts of a call that ended since the last time, waiting for a first one if there
-        is none.
+        """The rollouts of a call that ended since the last time.
+
+        Waits for a first one if there is none.
 
         Args:
             call: Which call.
@@ -102,8 +103,8 @@ class EngineActor:
         return Report(rollouts=tuple(rollouts), progress=self._loop.progress)
 
     def abort(self, call: str, indices: Collection[int]) -> None:
-        """End the unfinished rollouts of some groups; they come out of `take` with finish reason
-        `abort`.""" ids = self._request_ids(call, indices)
+        """End the unfinished rollouts of some groups: they come out of `take` as `abort`."""
+        ids = self._request_ids(call, indices)
 
         def abort(engine: Engine) -> None:
             self._loop.put([make_aborted(request_id) for request_id in engine.abort(ids)])

@@ -1,5 +1,4 @@
-"""The thread that owns an engine: it steps while there is work, and everything else happens between
-two steps."""
+"""The thread that owns an engine: it steps, and all else happens between two steps."""
 
 from __future__ import annotations
 
@@ -145,8 +144,9 @@ class EngineLoop:
                 raise
             except Exception as error:
                 raise EngineFailed(
-                    f"The engine could not load the weights of policy version {version}, and what it holds now is "
-                    f"neither the old policy nor the new one. {type(error).__name__}: {error}"
+                    f"The engine could not load the weights of policy version {version}, and what "
+                    "it holds now is neither the old policy nor the new one. "
+                    f"{type(error).__name__}: {error}"
                 ) from error
 
         return self.call(load)
@@ -159,14 +159,14 @@ class EngineLoop:
     def _run(self) -> None:
         try:
             engine = self._engine = self._build()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again in every thread that waits
             self._fail(error)
             return
         try:
             while self._run_commands(engine):
                 if engine.num_unfinished:
                     self._step(engine)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again in every thread that waits
             self._fail(error)
         finally:
             engine.close()
@@ -192,7 +192,7 @@ class EngineLoop:
             except EngineFailed as error:
                 future.set_exception(error)
                 raise
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - raised again in the thread that asked
                 future.set_exception(error)
 
     def _step(self, engine: Engine) -> None:

@@ -24,5 +24,4 @@ class WeightPushFailed(RolloutError):
 
 
 class WeightsRefused(WeightPushFailed):
-    """An engine did not take the weights and still serves the policy it had: sending them again is
-    sound."""
+    """An engine refused the weights and serves the policy it had: sending again is sound."""

@@ -1,5 +1,4 @@
-"""The driver's end of an engine: its actor, and the errors of Ray turned into errors with a
-name."""
+"""The driver's end of an engine: its actor, and Ray's errors turned into named ones."""
 
 from __future__ import annotations
 

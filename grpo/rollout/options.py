@@ -1,5 +1,4 @@
-"""What an engine is built from: vLLM's options under vLLM's names, and the measured defaults of
-each device."""
+"""What an engine is built from: options under vLLM's names, and each device's defaults."""
 
 from __future__ import annotations
 
@@ -93,8 +92,8 @@ def resolve_options(options: EngineOptions, *, num_cores: int, num_engines: int)
 def _resolve_cpu(options: EngineOptions, *, num_cores: int, num_engines: int) -> EngineOptions:
     if options.tensor_parallel_size != 1:
         raise UserError(
-            f"tensor_parallel_size={options.tensor_parallel_size} needs as many GPUs; on CPU it must be 1. "
-            "Raise num_engines instead to use more cores."
+            f"tensor_parallel_size={options.tensor_parallel_size} needs as many GPUs; on CPU it "
+            "must be 1. Raise num_engines instead to use more cores."
         )
     return replace(
         options,
@@ -117,7 +116,10 @@ def engine_environment(options: EngineOptions, inherited: Mapping[str, str]) -> 
     """
     environment = {
         "VLLM_NO_USAGE_STATS": "1",
+        # Errors only, from vLLM's Python and torch's C++; a user who wants more sets these.
         "VLLM_LOGGING_LEVEL": inherited.get("VLLM_LOGGING_LEVEL", "ERROR"),
+        "TORCH_CPP_LOG_LEVEL": inherited.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
+        "PYTHONWARNINGS": inherited.get("PYTHONWARNINGS", "ignore::FutureWarning"),
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0" if options.in_process else "1",
     }
     if Path(options.model).is_dir():
@@ -149,6 +151,6 @@ def _check_model(model: str) -> None:
     looks_local = folder.is_absolute() or model.startswith((".", "~"))
     if (looks_local or folder.is_dir()) and not (folder / "config.json").is_file():
         raise UserError(
-            f"model={model!r} is not a model: there is no {folder / 'config.json'}. Give a folder in Hugging Face "
-            "format or a hub id (owner/name)."
+            f"model={model!r} is not a model: there is no {folder / 'config.json'}. Give a folder "
+            "in Hugging Face format or a hub id (owner/name)."
         )

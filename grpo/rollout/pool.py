@@ -79,8 +79,9 @@ class RolloutPool:
         return self._policy_version
 
     def start(self) -> None:
-        """Start the engines without waiting for them: they need seconds, in which the caller can do
-        other things.
+        """Start the engines without waiting for them.
+
+        They need seconds, in which the caller can do other things.
 
         Raises:
             UserError: vLLM is missing, or of a version that this project does not know.
@@ -127,8 +128,9 @@ class RolloutPool:
     def generate(
         self, requests: Sequence[RolloutRequest], sampling: SamplingOptions
     ) -> RolloutStream:
-        """Sample groups of completions. The engines start on them at once, before anything is
-        iterated over.
+        """Sample groups of completions.
+
+        The engines start on them at once, before anything is iterated over.
 
         Args:
             requests: The groups.
@@ -175,8 +177,9 @@ class RolloutPool:
         for engine, push in zip(self._engines, pushes, strict=True):
             if (push.policy_version, push.checksum) != (version, payload.checksum):
                 raise WeightPushFailed(
-                    f"{engine.name} answered a push of policy version {version}, checksum {payload.checksum}, with "
-                    f"version {push.policy_version}, checksum {push.checksum}."
+                    f"{engine.name} answered a push of policy version {version}, checksum "
+                    f"{payload.checksum}, with version {push.policy_version}, checksum "
+                    f"{push.checksum}."
                 )
         self._policy_version = version
         return pushes
@@ -196,7 +199,8 @@ class RolloutPool:
         """
         if not 1 <= prompt_length < len(token_ids):
             raise UserError(
-                f"A probe needs a prompt and a completion: prompt_length={prompt_length} of {len(token_ids)} tokens."
+                f"A probe needs a prompt and a completion: prompt_length={prompt_length} of "
+                f"{len(token_ids)} tokens."
             )
         self.wait_ready()
         references = [e.actor.score.remote(tuple(token_ids), prompt_length) for e in self._engines]
@@ -230,7 +234,8 @@ class RolloutPool:
             needed = len(request.prompt_ids) + sampling.max_completion_length
             if needed > limit:
                 raise UserError(
-                    f"Problem {request.problem_id!r} has {len(request.prompt_ids)} prompt tokens, and with "
-                    f"max_completion_length={sampling.max_completion_length} that is {needed} tokens; the engines hold "
-                    f"{limit}. Raise max_model_len or shorten one of the two."
+                    f"Problem {request.problem_id!r} has {len(request.prompt_ids)} prompt tokens, "
+                    f"and with max_completion_length={sampling.max_completion_length} that is "
+                    f"{needed} tokens; the engines hold {limit}. Raise max_model_len or shorten "
+                    "one of the two."
                 )

@@ -1,5 +1,4 @@
-"""What an engine is to the rest of the rollout side: vLLM behind a narrow contract that tests can
-also play."""
+"""What an engine is to the rest of the rollout side, so that tests can play vLLM's part."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ class Report:
 
 
 class Engine(Protocol):
-    """An engine that is stepped by one thread; but for `decode`, no method may be called from
-    another one."""
+    """An engine that one thread steps; only `decode` may be called from another one."""
 
     @property
     def facts(self) -> EngineFacts:
@@ -86,8 +84,8 @@ class Engine(Protocol):
 
     @property
     def num_generated(self) -> int:
-        """Tokens that unfinished requests have so far: it grows or requests end, or the engine is
-        stuck.""" ...
+        """Tokens that unfinished requests have so far: it changes, or the engine is stuck."""
+        ...
 
     def add_request(
         self, request_id: str, prompt_ids: Sequence[int], seed: int, sampling: SamplingOptions

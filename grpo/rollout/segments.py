@@ -10,7 +10,7 @@ import numpy as np
 
 from verifiers.errors import UserError
 
-FOLDER = Path("/dev/shm")
+FOLDER = Path("/dev/shm")  # noqa: S108 - where Linux keeps shared memory
 
 
 class OwnedSegment:

@@ -96,8 +96,11 @@ class RolloutStream(Iterator[Rollout]):
         self.close()
 
     def abort(self, problem_ids: Collection[str]) -> None:
-        """End the unfinished rollouts of some problems: each is yielded with finish reason `abort`
-        and no tokens.""" unplaced = deque[int]()
+        """End the unfinished rollouts of some problems.
+
+        Each is yielded with finish reason `abort` and no tokens.
+        """
+        unplaced = deque[int]()
         for index in self._unplaced:
             if self._requests[index].problem_id in problem_ids:
                 self._ready.extend(make_unstarted(self._requests[index]))
@@ -175,8 +178,8 @@ class RolloutStream(Iterator[Rollout]):
             if lane.unfinished and lane.waited_s > self._stall_timeout_s:
                 names = [self._requests[i].problem_id for i in lane.unfinished]
                 raise EngineStalled(
-                    f"{engine.name} produced no token for {lane.waited_s:.0f} s, with {len(names)} groups unfinished: "
-                    f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}."
+                    f"{engine.name} produced no token for {lane.waited_s:.0f} s, with {len(names)} "
+                    f"groups unfinished: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}."
                 )
 
     def _wait_for(self, engine: EngineHandle, reference: Any, doing: str) -> Any:

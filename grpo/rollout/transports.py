@@ -85,7 +85,7 @@ class SharedMemorySender:
         self._segment.close()
 
 
-SENDERS: dict[Transport, type[ObjectStoreSender] | type[SharedMemorySender]] = {
+SENDERS: dict[Transport, type[ObjectStoreSender | SharedMemorySender]] = {
     "object": ObjectStoreSender,
     "shared_memory": SharedMemorySender,
 }
@@ -97,8 +97,8 @@ def make_sender(transport: Transport) -> WeightSender:
 
 
 def open_payload(payload: WeightPayload) -> np.ndarray:
-    """The bytes of a payload, read-only and without copying them, in a Ray worker of the right
-    node.""" match payload.transport:
+    """Find the bytes of a payload, in a Ray worker: read-only, and not copied."""
+    match payload.transport:
         case "object":
             return ray.get(payload.handle)
         case "shared_memory":

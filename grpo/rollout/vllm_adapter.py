@@ -1,8 +1,8 @@
-"""vLLM behind the `Engine` contract: the only file that knows its interfaces, together with
-`vllm_transfer`."""
+"""vLLM behind the `Engine` contract; only this file and `vllm_transfer` know its interfaces."""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Sequence
@@ -43,6 +43,8 @@ class VllmEngine:
         version = require_vllm()
         # It would override kv_cache_memory_bytes, in whole GiB.
         os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
+        # Before vLLM has set its logging up, it already warns.
+        logging.getLogger("vllm").setLevel(os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"))
         # Seconds of work: not before the checks above have passed.
         from transformers import AutoTokenizer
         from vllm.platforms import current_platform
@@ -50,9 +52,9 @@ class VllmEngine:
 
         if current_platform.device_type != options.device:
             raise UserError(
-                f"The engine is to run on {options.device}, but the vLLM that is installed is a build for "
-                f"{current_platform.device_type or 'an unknown device'}. Install `verigrad[gpu]` or `verigrad[cpu]` "
-                "to match the machine."
+                f"The engine is to run on {options.device}, but the vLLM that is installed is a "
+                f"build for {current_platform.device_type or 'an unknown device'}. Install "
+                "`verigrad[gpu]` or `verigrad[cpu]` to match the machine."
             )
         self._in_process = bool(options.in_process)
         self._engine = LLMEngine.from_engine_args(make_engine_args(options))
@@ -149,8 +151,9 @@ class VllmEngine:
         )
         if wrong := [c for c in checksums if c != payload.checksum]:
             raise WeightsRefused(
-                f"The weights of policy version {version} were sent with checksum {payload.checksum} and received "
-                f"with {wrong[0]} over {payload.transport}. The engine still serves the version before."
+                f"The weights of policy version {version} were sent with checksum "
+                f"{payload.checksum} and received with {wrong[0]} over {payload.transport}. The "
+                "engine still serves the version before."
             )
         with self._paused():
             self._engine.collective_rpc("start_weight_update")
@@ -190,7 +193,8 @@ class VllmEngine:
         # every later token would be drawn from a mixture of two policies.
         if not self._engine.reset_prefix_cache(reset_running_requests=True):
             raise WeightPushFailed(
-                "vLLM did not drop its prefix cache after taking new weights; it would serve the old policy's."
+                "vLLM did not drop its prefix cache after taking new weights; it would serve the "
+                "old policy's."
             )
 
 
@@ -221,6 +225,7 @@ def make_engine_args(options: EngineOptions) -> EngineArgs:
         skip_tokenizer_init=True,
         generation_config="vllm",
         disable_log_stats=True,
+        use_tqdm_on_load=False,
         worker_extension_cls=f"{TRANSFER_MODULE}.HostWeightExtension",
         weight_transfer_config={"backend": "verigrad_host"},  # pyright: ignore[reportArgumentType]
         **{name: value for name, value in chosen.items() if value is not None},

@@ -1,5 +1,4 @@
-"""The part of a weight push that runs inside vLLM's workers: our engine for vLLM's weight-transfer
-API.
+"""The part of a weight push that runs inside vLLM's workers: our weight-transfer engine.
 
 vLLM's own backends need a GPU on both sides. This one reads the weights from host memory and so
 works everywhere; vLLM loads this module in each of its workers because `HostWeightExtension` is
@@ -71,7 +70,7 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
     init_info_cls = HostInitInfo
     update_info_cls = HostUpdateInfo
 
-    def init_transfer_engine(self, init_info: HostInitInfo) -> None:
+    def init_transfer_engine(self, init_info: HostInitInfo) -> None:  # noqa: ARG002 - vLLM's contract
         """Remember which parameters a push must cover.
 
         Read before the first push: while one is under way, tied parameters look like separate ones.
@@ -116,18 +115,17 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
 
 
 def find_layers_with_shared_weight(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Layers whose `weight` is also another layer's: an embedding and the output head tied to
-    it.""" owners: dict[int, list[torch.nn.Module]] = defaultdict(list)
+    """Layers whose `weight` is also another's: an embedding and the output head tied to it."""
+    owners: dict[int, list[torch.nn.Module]] = defaultdict(list)
     for layer in model.modules():
-        weight = layer._parameters.get("weight")
+        weight = dict(layer.named_parameters(recurse=False)).get("weight")
         if weight is not None and weight.numel() > 0:
             owners[id(weight)].append(layer)
     return [layer for layers in owners.values() if len(layers) > 1 for layer in layers]
 
 
 def repack_for_cpu(layer: torch.nn.Module) -> None:
-    """Make a layer compute with its current weight rather than with the copy that vLLM packed
-    earlier.
+    """Make a layer compute with its current weight.
 
     A tied output head computes with a packed copy of its own, and a layerwise reload renews the
     embedding's copy only: the engine would go on sampling from the old head, with most greedy

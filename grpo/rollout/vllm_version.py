@@ -26,8 +26,9 @@ def require_vllm() -> str:
     version = _find_version()
     if version is None:
         raise UserError(
-            "vLLM is not installed, and it generates the completions. Install one of the two builds: "
-            "`pip install 'verigrad[gpu]'` on a machine with NVIDIA GPUs, `pip install 'verigrad[cpu]'` elsewhere."
+            "vLLM is not installed, and it generates the completions. Install one of the two "
+            "builds: `pip install 'verigrad[gpu]'` on a machine with NVIDIA GPUs, `pip install "
+            "'verigrad[cpu]'` elsewhere."
         )
     series = tuple(int(part) for part in version.split(".")[:2])
     if not OLDEST <= series <= NEWEST:
@@ -35,9 +36,10 @@ def require_vllm() -> str:
         if OLDEST != NEWEST:
             supported += f" to {NEWEST[0]}.{NEWEST[1]}.x"
         raise UserError(
-            f"vLLM {version} is installed; this release of verigrad is made for {supported}, because pushing weights "
-            "into a running engine uses interfaces that change between vLLM's releases. Install the version that "
-            "`pip install 'verigrad[cpu]'` or `'verigrad[gpu]'` names."
+            f"vLLM {version} is installed; this release of verigrad is made for {supported}, "
+            "because pushing weights into a running engine uses interfaces that change between "
+            "vLLM's releases. Install the version that `pip install 'verigrad[cpu]'` or "
+            "`'verigrad[gpu]'` names."
         )
     return version
 
