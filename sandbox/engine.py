@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from sandbox.errors import Cause, SandboxUnavailable
 
 ENGINE_TIMEOUT_S = 60
 BUILD_TIMEOUT_S = 1200
+REMOVE_TRIES = 200
+_CONFLICT = 409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +163,18 @@ class Engine:
         self._api.start(container_id)
 
     def remove(self, container_id: str) -> None:
-        """Kill and remove a container; one that is gone already is no error."""
-        try:
-            self._api.remove_container(container_id, force=True)
-        except docker.errors.APIError as error:
-            # 404: gone. 409: its own auto-removal is under way.
-            if error.status_code not in (404, 409):
-                raise
+        """Kill and remove a container; returns when it is gone, as it may be already."""
+        for _ in range(REMOVE_TRIES):
+            try:
+                self._api.remove_container(container_id, force=True)
+            except docker.errors.NotFound:
+                return
+            except docker.errors.APIError as error:
+                if error.status_code != _CONFLICT:
+                    raise
+            # Removed by us, or being removed by the engine itself: see whether it is gone.
+            time.sleep(0.02)
+        raise docker.errors.DockerException(f"container {container_id} cannot be removed")
 
     def list_labelled(self, label: str) -> tuple[ListedContainer, ...]:
         """Every container, in any state, that carries the label."""

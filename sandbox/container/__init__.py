@@ -1,0 +1,1 @@
+"""What runs inside a container: sent there as source at start, standard library only."""

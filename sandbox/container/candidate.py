@@ -1,0 +1,194 @@
+"""One forked process: it gives up its rights, then runs one program."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import json
+import os
+import resource
+import struct
+import sys
+import threading
+import traceback
+import types
+from typing import Any, NoReturn
+
+from sandbox.container import values
+
+REPORT_FD = 3
+PROGRAM_NAME = "main.py"
+# Exit code of a fork that failed before the program's first instruction; before that no program can choose a code.
+NEVER_STARTED = 70
+
+# Tags of the frames on the report pipe.
+STARTED = b"S"
+NOT_COMPILED = b"C"
+READY = b"R"
+VALUE = b"V"
+RAISED = b"E"
+NO_MEMORY = b"M"
+
+_REPORT_HEADER = struct.Struct(">cI")
+
+
+def run(uid: int, limits: dict[str, int], descriptors: list[int]) -> NoReturn:
+    """Become the user `uid` under the limits, then run the task; the only way out is the process's end.
+
+    Args:
+        uid: The user, and group, to become.
+        limits: Resource limits by name without `RLIMIT_`.
+        descriptors: Task, stdin, stdout, stderr and report pipe.
+    """
+    _take_places(descriptors)
+    os.setsid()
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")  # when memory runs out, the kernel must take this process and not the supervisor
+    for name, limit in limits.items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    task = _read_task(REPORT_FD + 1)
+    _renew_interpreter()
+    code = _compile(task["program"])
+    if code is None:
+        os._exit(1)
+    _report(STARTED)
+    main = _main_module()
+    if task["calls"] is None:
+        _finish(_execute(code, main))
+    exit_code = _execute(code, main)
+    if exit_code == 0:
+        _report(READY)
+        _answer_calls(main.__dict__, task["calls"])
+    _flush()
+    os._exit(exit_code)
+
+
+def _take_places(descriptors: list[int]) -> None:
+    """Move the descriptors to 0, 1, 2, the report's and the task's place, and close all others."""
+    task, stdin, stdout, stderr, report = descriptors
+    # All of them lie above the places: the zygote keeps those occupied.
+    for source, place in zip((stdin, stdout, stderr, report, task), range(5), strict=True):
+        os.dup2(source, place, inheritable=place <= 2)
+    os.closerange(5, 256)
+
+
+def _read_task(descriptor: int) -> dict[str, Any]:
+    with open(descriptor, "rb") as file:
+        return json.load(file)
+
+
+def _renew_interpreter() -> None:
+    """Give the program an interpreter as a fresh start would: own streams, no trace of this package."""
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stdout = sys.__stdout__ = open(
+        1, "w", encoding="utf-8", errors="surrogateescape", closefd=False
+    )
+    sys.stderr = sys.__stderr__ = open(
+        2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+    sys.argv = [PROGRAM_NAME]
+    # Programs with honest large integers print more digits than the interpreter's default allows; CPU time is limited.
+    sys.set_int_max_str_digits(0)
+    for name in [name for name in sys.modules if name.split(".")[0] == "sandbox"]:
+        del sys.modules[name]
+
+
+def _compile(program: str) -> types.CodeType | None:
+    try:
+        return compile(program, PROGRAM_NAME, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        _report(NOT_COMPILED, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _main_module() -> types.ModuleType:
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=builtins, __file__=PROGRAM_NAME, __annotations__={})
+    sys.modules["__main__"] = main
+    return main
+
+
+def _execute(code: types.CodeType, main: types.ModuleType) -> int:
+    """Run the module's body; returns the exit code that a Python process would have had."""
+    try:
+        exec(code, main.__dict__)
+    except SystemExit as stop:
+        return _exit_code(stop)
+    except BaseException as error:  # whatever the program raised; it ends the program, as in any interpreter
+        if isinstance(error, MemoryError):
+            _report(NO_MEMORY)
+        frames = error.__traceback__.tb_next if error.__traceback__ else None  # its own, not this function's
+        traceback.print_exception(type(error), error, frames, limit=-20)
+        return 1
+    return 0
+
+
+def _exit_code(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def _finish(exit_code: int) -> NoReturn:
+    """End as an interpreter does: wait for threads, run exit functions, flush.
+
+    A full finalization would also take every module apart, which costs more than the typical program.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if not _flush() and exit_code == 0:
+        exit_code = 120  # what the interpreter itself answers when the last flush fails
+    os._exit(exit_code)
+
+
+def _flush() -> bool:
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except Exception:  # the program may have closed or replaced them with anything
+        return False
+    return True
+
+
+def _answer_calls(namespace: dict[str, Any], calls: list[list[Any]]) -> None:
+    for name, arguments, keywords in calls:
+        try:
+            function = _find(namespace, name)
+            result = function(
+                *[values.decode(one) for one in arguments],
+                **{key: values.decode(one) for key, one in keywords.items()},
+            )
+            payload = json.dumps(values.encode(result), separators=(",", ":"))
+        except BaseException as error:  # the call's failure is its result; the next call is made all the same
+            _report(NO_MEMORY if isinstance(error, MemoryError) else RAISED, _describe(error))
+        else:
+            _report(VALUE, payload)
+
+
+def _find(namespace: dict[str, Any], name: str) -> Any:
+    """The function of that name: the module's own, else a method of its class `Solution`."""
+    if name not in namespace and "Solution" in namespace:
+        return getattr(namespace["Solution"](), name)
+    if name not in namespace:
+        raise NameError(f"the program does not define {name}")
+    return namespace[name]
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"[:500]
+    except Exception:  # an exception's own __str__ may raise
+        return type(error).__name__
+
+
+def _report(tag: bytes, text: str = "") -> None:
+    body = text.encode("utf-8", "backslashreplace")
+    view = memoryview(_REPORT_HEADER.pack(tag, len(body)) + body)
+    while view:
+        view = view[os.write(REPORT_FD, view) :]

@@ -1,0 +1,88 @@
+"""Processes of the container as the kernel shows them, and how to end those of one user."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+
+
+def process_ids() -> set[int]:
+    """Every process in this container, zombies included."""
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+
+
+def living(ids: Iterable[int]) -> set[int]:
+    """Those of the processes that still run."""
+    return {one for one in ids if _state(one) not in (None, "Z", "X")}
+
+
+def cpu_seconds(ids: Iterable[int]) -> float:
+    """CPU time of the processes and of the children that they have waited for.
+
+    Read from `stat`, not `schedstat`: the latter counts the first thread only.
+    """
+    ticks = 0
+    for one in ids:
+        fields = _stat_fields(one)
+        if fields is not None:
+            ticks += sum(int(field) for field in fields[11:15])
+    return ticks / _TICKS_PER_S
+
+
+def waiting_seconds(ids: Iterable[int]) -> float:
+    """How long threads of the processes were ready to run and were not let: a sick machine shows here."""
+    total = 0
+    for one in ids:
+        try:
+            for thread in os.listdir(f"/proc/{one}/task"):
+                with open(f"/proc/{one}/task/{thread}/schedstat", "rb") as file:
+                    total += int(file.read().split()[1])
+        except (OSError, IndexError):
+            continue  # it ended meanwhile, or this kernel keeps no such figures
+    return total / 1e9
+
+
+def out_of_memory_kills() -> int:
+    """How many processes the kernel has killed in this container because its memory was used up."""
+    for path in _OOM_FILES:
+        try:
+            with open(path, encoding="ascii") as file:
+                for line in file:
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+        except OSError:
+            continue  # the other cgroup version
+    return 0
+
+
+def kill_user(uid: int, *, as_uid: int) -> None:
+    """Kill every process of one user at once.
+
+    The effective uid is what gives the right to signal them; the real one must be a third user's, since a process
+    whose real uid is 0 or `uid` could also hit the supervisor, or be hit by the processes it kills.
+    """
+    os.setresuid(as_uid, uid, 0)
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # none was left
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def _state(one: int) -> str | None:
+    fields = _stat_fields(one)
+    return None if fields is None else fields[0]
+
+
+def _stat_fields(one: int) -> list[str] | None:
+    """Fields of `/proc/<pid>/stat` from the third on; the second may hold spaces."""
+    try:
+        with open(f"/proc/{one}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return None

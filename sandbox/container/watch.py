@@ -1,0 +1,232 @@
+"""Watching one program: its output, its limits, its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox.container import candidate, processes
+
+CHANNEL_IN = 0
+TICK_S = 0.05
+END_WAIT_S = 10.0
+
+_REPORT_HEADER = struct.Struct(">cI")
+
+
+class ChannelClosed(Exception):
+    """The judge has gone, or has spoken out of turn: this container has no purpose any more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Limits:
+    """What one program, or one call of a function, may use; see `sandbox.limits`."""
+
+    cpu_s: float
+    wall_s: float
+    stdout_bytes: int
+    stderr_bytes: int
+    report_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """What was seen of one program. No verdict: the judge draws that.
+
+    Attributes:
+        ended: `exit`, or what it was killed for: `cpu`, `wall`, `output`, `report`.
+        started: Whether it compiled.
+        ready: Whether the module's body ran to its end (function tests).
+        not_compiled: The compiler's complaint.
+        no_memory: Whether the program's body ended with a MemoryError.
+        answers: One `[tag, payload]` for each call that came back.
+        late_s: By how much this process itself was woken too late, at most.
+        waiting_s: How long threads of a program that ran out of wall time were ready to run but were not let.
+        oom_kills: Processes that the kernel killed for memory.
+        leftover: Processes alive after the program's own end.
+        dirty: Whether some of them could not be removed.
+    """
+
+    ended: str = "exit"
+    started: bool = False
+    ready: bool = False
+    not_compiled: str | None = None
+    no_memory: bool = False
+    answers: list[list[str]] = field(default_factory=list)
+    stdout: bytearray = field(default_factory=bytearray)
+    stderr: bytearray = field(default_factory=bytearray)
+    code: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    memory_kb: int = 0
+    late_s: float = 0.0
+    waiting_s: float = 0.0
+    oom_kills: int = 0
+    leftover: int = 0
+    dirty: bool = False
+
+
+class Watch:
+    """One program from its fork to the removal of its last process."""
+
+    def __init__(
+        self,
+        zygote: socket.socket,
+        outputs: tuple[int, int, int],
+        limits: Limits,
+        baseline: set[int],
+        users: tuple[int, int],
+    ) -> None:
+        """Args:
+        zygote: Tells of the program's end.
+        outputs: Reading ends of its stdout, stderr and report pipe; closed here.
+        limits: Its limits.
+        baseline: The processes that are not its own.
+        users: The program's uid, and the uid that may kill it.
+        """
+        self._zygote = zygote
+        self._stdout, self._stderr, self._report = outputs
+        self._limits = limits
+        self._baseline = baseline
+        self._users = users
+        self._facts = Facts()
+        self._raw_report = bytearray()
+        self._report_seen = 0
+        self._mark_wall = self._mark_cpu = self._cpu = 0.0
+
+    def run(self) -> Facts:
+        """Watch until the program has ended or was ended, and nothing of it is left.
+
+        Raises:
+            ChannelClosed: The judge went away meanwhile.
+        """
+        facts = self._facts
+        kills_before = processes.out_of_memory_kills()
+        start = self._mark_wall = time.monotonic()
+        ended = self._wait_for_end()
+        facts.wall_s = time.monotonic() - start
+        self._remove_processes(exited=ended is not None)
+        ended = ended or self._await_zygote()
+        for descriptor in (self._stdout, self._stderr, self._report):
+            while self._read(descriptor):
+                pass
+            os.close(descriptor)
+        facts.code, facts.memory_kb = ended["code"], ended["memory_kb"]
+        facts.cpu_s = max(ended["cpu_s"], self._cpu)
+        facts.oom_kills = processes.out_of_memory_kills() - kills_before
+        return facts
+
+    def _wait_for_end(self) -> dict[str, Any] | None:
+        """Pump output until the program ends; None when it has to be killed."""
+        poll = select.poll()
+        zygote = self._zygote.fileno()
+        for descriptor in (CHANNEL_IN, zygote, self._stdout, self._stderr, self._report):
+            poll.register(descriptor, select.POLLIN)
+        next_check = time.monotonic() + TICK_S
+        while True:
+            events = poll.poll(max(0.0, next_check - time.monotonic()) * 1000)
+            now = time.monotonic()
+            if not events:
+                self._facts.late_s = max(self._facts.late_s, now - next_check)
+            for descriptor, _ in events:
+                if descriptor == CHANNEL_IN:
+                    raise ChannelClosed
+                if descriptor == zygote:
+                    return self._await_zygote()
+                if not self._read(descriptor):
+                    poll.unregister(descriptor)
+            if self._facts.ended == "exit" and now >= next_check:
+                self._check_time(now)
+                next_check = time.monotonic() + TICK_S
+            if self._facts.ended != "exit":
+                return None
+
+    def _check_time(self, now: float) -> None:
+        own = processes.process_ids() - self._baseline
+        self._cpu = max(self._cpu, processes.cpu_seconds(own))
+        if self._cpu - self._mark_cpu > self._limits.cpu_s:
+            self._facts.ended = "cpu"
+        elif now - self._mark_wall > self._limits.wall_s:
+            self._facts.ended = "wall"
+            self._facts.waiting_s = processes.waiting_seconds(own)
+
+    def _read(self, descriptor: int) -> bool:
+        """Take what a pipe holds; False at its end, or when it is empty (they do not block)."""
+        try:
+            chunk = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            return False
+        facts, limits = self._facts, self._limits
+        if descriptor == self._stdout:
+            facts.stdout += chunk[: limits.stdout_bytes + 1 - len(facts.stdout)]
+            if len(facts.stdout) > limits.stdout_bytes:
+                self._end("output")
+        elif descriptor == self._stderr:
+            facts.stderr += chunk[: limits.stderr_bytes - len(facts.stderr)]
+        else:
+            self._report_seen += len(chunk)
+            if self._report_seen > limits.report_bytes:
+                self._end("report")
+            else:
+                self._raw_report += chunk
+                self._parse_report()
+        return bool(chunk)
+
+    def _end(self, cause: str) -> None:
+        if self._facts.ended == "exit":
+            self._facts.ended = cause
+
+    def _parse_report(self) -> None:
+        facts, raw = self._facts, self._raw_report
+        while len(raw) >= _REPORT_HEADER.size:
+            tag, length = _REPORT_HEADER.unpack_from(raw)
+            if len(raw) < _REPORT_HEADER.size + length:
+                break
+            text = bytes(raw[_REPORT_HEADER.size : _REPORT_HEADER.size + length]).decode(
+                "utf-8", "replace"
+            )
+            del raw[: _REPORT_HEADER.size + length]
+            # Time is counted anew for each call.
+            self._mark_wall, self._mark_cpu = time.monotonic(), self._cpu
+            match tag:
+                case candidate.STARTED:
+                    facts.started = True
+                case candidate.NOT_COMPILED:
+                    facts.not_compiled = text
+                case candidate.READY:
+                    facts.ready = True
+                case candidate.NO_MEMORY if not facts.ready:
+                    facts.no_memory = True
+                case candidate.VALUE | candidate.RAISED | candidate.NO_MEMORY:
+                    facts.answers.append([tag.decode("ascii"), text])
+                case _:
+                    self._end("report")
+
+    def _remove_processes(self, *, exited: bool) -> None:
+        """End everything the program has left, itself included; count what outlived it."""
+        facts = self._facts
+        left = processes.process_ids() - self._baseline
+        if exited:
+            facts.leftover = len(processes.living(left))
+        deadline = time.monotonic() + END_WAIT_S
+        uid, killer = self._users
+        while left and time.monotonic() < deadline:
+            processes.kill_user(uid, as_uid=killer)
+            if not exited and not processes.living(left):
+                return  # the program itself is a zombie until the zygote has told of it
+            time.sleep(0.001)
+            left = processes.process_ids() - self._baseline
+        facts.dirty = bool(left)
+
+    def _await_zygote(self) -> dict[str, Any]:
+        self._zygote.settimeout(END_WAIT_S)
+        message = self._zygote.recv(4096)
+        if not message:
+            raise RuntimeError("the zygote has died")
+        return json.loads(message)

@@ -1,0 +1,333 @@
+"""The containers of one machine, shared by all threads that judge programs on it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from sandbox.errors import WorkerLost
+from sandbox.options import SandboxOptions
+from sandbox.result import (
+    ExecResult,
+    ExecStatus,
+    Flag,
+    InfraCause,
+    Job,
+    infra_result,
+)
+
+MAX_TRIES = 3
+RETRY_PAUSE_S = 0.1
+LAUNCH_PAUSE_S = 0.5
+# The breaker: with more than this share of the last jobs lost, no container in stock is trusted any more.
+BREAKER_WINDOW = 50
+BREAKER_MIN_JOBS = 20
+BREAKER_SHARE = 0.2
+# As many fresh containers may one program take down before it is held to have done it.
+FATAL_DEATHS = 2
+
+logger = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """A container that runs one job at a time; `sandbox.worker.Worker` is one."""
+
+    runs: int
+    born: float
+    tainted: str | None
+
+    def run(self, job: Job) -> tuple[ExecResult, ...]:
+        """Run a job, or raise `WorkerLost`."""
+        ...
+
+    def close(self) -> None:
+        """Remove it; safe while another thread is in `run`, which then raises `WorkerLost`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStats:
+    """Counts since the start.
+
+    Attributes:
+        jobs: Jobs answered with results.
+        runs: Runs and calls in them, by status.
+        lost: Tries that gave no result, by kind.
+        retired: Containers taken out of service, by cause.
+        launched: Containers started.
+        queue_s: Seconds that jobs waited for a container, in all.
+    """
+
+    jobs: int
+    runs: dict[str, int]
+    lost: dict[str, int]
+    retired: dict[str, int]
+    launched: int
+    queue_s: float
+
+
+class SandboxPool:
+    """Runs jobs from any number of threads on a fixed number of containers.
+
+    Example:
+        >>> pool = open_pool(SandboxOptions(pool_size=2))  # doctest: +SKIP
+        >>> pool.run(Job(program="print(6 * 7)", inputs=(b"",)))[0].stdout  # doctest: +SKIP
+        b'42\\n'
+        >>> pool.close()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        launch: Callable[[], Runner],
+        options: SandboxOptions,
+        *,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start the containers in the background.
+
+        Args:
+            launch: Starts one container; raises `WorkerLost` when it cannot.
+            options: Sizes and ages.
+            on_close: Called once when everything is removed.
+        """
+        self._launch = launch
+        self._options = options
+        self._on_close = on_close
+        self._changed = threading.Condition()
+        self._idle: deque[Runner] = deque()
+        self._busy: set[Runner] = set()
+        self._starting = 0
+        self._closed = False
+        self._down_since: float | None = None
+        self._down_why = ""
+        self._recent: deque[bool] = deque(maxlen=BREAKER_WINDOW)
+        self._alone = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._queue_s = 0.0
+        stock = options.pool_size + options.spares
+        self._threads = ThreadPoolExecutor(stock + 1, thread_name_prefix="sandbox")
+        with self._changed:
+            self._fill()
+
+    def run(self, job: Job) -> tuple[ExecResult, ...]:
+        """Run a job; blocks while all containers are busy.
+
+        Trouble with the machine is tried again on another container; what remains is a result of status `IE`, never
+        an exception and never a verdict on the program.
+
+        Raises:
+            ValueError: The job asks for more memory than the containers have.
+        """
+        if job.limits.memory_mb > self._options.limits.memory_mb:
+            raise ValueError(
+                f"a job's memory_mb ({job.limits.memory_mb}) is above that of the sandbox's containers "
+                f"({self._options.limits.memory_mb}); raise limits.memory_mb of the sandbox"
+            )
+        results = self._try_once(job, fresh=False)
+        deaths = 0
+        for attempt in range(1, MAX_TRIES):
+            if isinstance(results, tuple):
+                return results
+            deaths += results.fatal
+            if deaths >= FATAL_DEATHS:
+                return _blamed(job, results.detail)
+            if results.cause is InfraCause.UNAVAILABLE:
+                break
+            time.sleep(RETRY_PAUSE_S * attempt)
+            if results.cause is InfraCause.STALLED and attempt > 1:
+                break
+            with self._alone:  # a machine that stalls is not helped by many reruns at once
+                results = self._try_once(job, fresh=True)
+        if isinstance(results, tuple):
+            return results
+        if deaths + results.fatal >= FATAL_DEATHS:
+            return _blamed(job, results.detail)
+        return (infra_result(results.cause, results.detail),) * job.num_runs
+
+    def stats(self) -> PoolStats:
+        """Counts so far."""
+        with self._changed:
+            counts, queue_s = Counter(self._counts), self._queue_s
+
+        def of(group: str) -> dict[str, int]:
+            return {name: number for (kind, name), number in counts.items() if kind == group}
+
+        return PoolStats(
+            jobs=counts["jobs", ""],
+            runs=of("runs"),
+            lost=of("lost"),
+            retired=of("retired"),
+            launched=counts["launched", ""],
+            queue_s=queue_s,
+        )
+
+    def close(self) -> None:
+        """Remove every container; jobs under way end as `IE`. Safe to call twice."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            runners = [*self._idle, *self._busy]
+            self._idle.clear()
+            self._changed.notify_all()
+        for runner in runners:
+            self._threads.submit(runner.close)
+        self._threads.shutdown(wait=True)
+        self._on_close()
+
+    def _try_once(self, job: Job, *, fresh: bool) -> tuple[ExecResult, ...] | _Lost:
+        runner = self._take(fresh=fresh)
+        if runner is None:
+            return _Lost(InfraCause.UNAVAILABLE, f"no container can be had: {self._down_why}")
+        untouched = runner.runs == 0
+        try:
+            results = runner.run(job)
+        except WorkerLost as error:
+            self._give_back(runner, retire=error.kind)
+            cause = InfraCause.STALLED if error.kind == "late" else InfraCause.LOST
+            self._count_job(lost=error.kind)
+            logger.warning("a container was lost (%s): %s", error.kind, error)
+            return _Lost(cause, str(error), fatal=untouched and error.kind == "died")
+        except BaseException:
+            self._give_back(runner, retire="interrupted")
+            raise
+        self._give_back(runner, retire=self._retirement(runner))
+        sick = [one for one in results if one.infra is not None]
+        if sick:
+            self._count_job(lost=str(sick[0].infra))
+            return _Lost(sick[0].infra or InfraCause.HARNESS, sick[0].detail)
+        self._count_job(results=results)
+        return results
+
+    def _take(self, *, fresh: bool) -> Runner | None:
+        """Wait for a container; None once the pool is closed, or the engine has been away for too long."""
+        asked = time.monotonic()
+        with self._changed:
+            while not self._closed:
+                if self._idle and len(self._busy) < self._options.pool_size:
+                    # The most used one first, so that a fresh one stands by for the retries.
+                    choose = min if fresh else max
+                    runner = choose(self._idle, key=lambda one: one.runs)
+                    self._idle.remove(runner)
+                    self._busy.add(runner)
+                    self._queue_s += time.monotonic() - asked
+                    return runner
+                if self._away_too_long():
+                    return None
+                self._changed.wait(1.0)
+        self._down_why = "the pool is closed"
+        return None
+
+    def _away_too_long(self) -> bool:
+        if self._down_since is None or self._idle or self._busy:
+            return False
+        return time.monotonic() - self._down_since > self._options.engine_wait_s
+
+    def _retirement(self, runner: Runner) -> str | None:
+        if runner.tainted is not None:
+            return runner.tainted
+        if runner.runs >= self._options.max_runs_per_container:
+            return "runs"
+        if time.monotonic() - runner.born > self._options.max_container_age_s:
+            return "age"
+        return None
+
+    def _give_back(self, runner: Runner, *, retire: str | None) -> None:
+        with self._changed:
+            self._busy.discard(runner)
+            if self._closed:
+                return  # `close` has it
+            if retire is None:
+                self._idle.append(runner)
+            else:
+                self._counts["retired", retire] += 1
+                self._threads.submit(runner.close)
+                self._fill()
+            self._changed.notify_all()
+
+    def _count_job(
+        self, *, results: tuple[ExecResult, ...] = (), lost: str | None = None
+    ) -> None:
+        with self._changed:
+            self._recent.append(lost is not None)
+            if lost is None:
+                self._counts["jobs", ""] += 1
+                self._counts.update(("runs", str(one.status)) for one in results)
+                return
+            self._counts["lost", lost] += 1
+            jobs = len(self._recent)
+            if jobs >= BREAKER_MIN_JOBS and sum(self._recent) > BREAKER_SHARE * jobs:
+                self._replace_stock()
+
+    def _replace_stock(self) -> None:
+        """Trust no container that stands by: jobs wait for new ones. Called with the lock held."""
+        logger.warning(
+            "%d of the last %d jobs were lost: all containers are replaced",
+            sum(self._recent),
+            len(self._recent),
+        )
+        self._recent.clear()
+        self._counts["retired", "breaker"] += len(self._idle)
+        while self._idle:
+            self._threads.submit(self._idle.popleft().close)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Start what is missing; called with the lock held."""
+        stock = self._options.pool_size + self._options.spares
+        while not self._closed and len(self._idle) + len(self._busy) + self._starting < stock:
+            self._starting += 1
+            self._threads.submit(self._launch_one)
+
+    def _launch_one(self) -> None:
+        try:
+            runner = self._launch()
+        except WorkerLost as error:
+            self._launch_failed(error)
+            return
+        with self._changed:
+            self._starting -= 1
+            self._down_since = None
+            self._counts["launched", ""] += 1
+            if not self._closed:
+                self._idle.append(runner)
+                self._changed.notify_all()
+                return
+        runner.close()
+
+    def _launch_failed(self, error: WorkerLost) -> None:
+        with self._changed:
+            if self._down_since is None:
+                self._down_since = time.monotonic()
+                logger.warning("no container could be started: %s", error)
+            self._down_why = str(error)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closed, timeout=LAUNCH_PAUSE_S)
+            self._starting -= 1
+            self._fill()
+
+
+class _Lost:
+    """A try that says nothing about the program."""
+
+    def __init__(self, cause: InfraCause, detail: str, *, fatal: bool = False) -> None:
+        self.cause = cause
+        self.detail = detail
+        self.fatal = fatal
+
+
+def _blamed(job: Job, detail: str) -> tuple[ExecResult, ...]:
+    """The verdict on a program that has taken down fresh containers, one after another."""
+    result = ExecResult(
+        status=ExecStatus.RE,
+        flags=frozenset({Flag.SV}),
+        detail=f"took {FATAL_DEATHS} fresh containers down: {detail}"[:500],
+        killed=True,
+    )
+    return (result,) * job.num_runs
