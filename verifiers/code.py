@@ -1,0 +1,252 @@
+"""The `code` verifier: a completion is right when its program passes the problem's tests in the sandbox."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from sandbox.docker_pool import open_pool
+from sandbox.errors import BadTest, SandboxUnavailable
+from sandbox.judge import TestReport, TestVerdict, judge
+from sandbox.limits import Limits
+from sandbox.options import SandboxOptions
+from sandbox.pool import PoolStats, SandboxPool
+from sandbox.result import InfraCause
+from sandbox.suite import Suite, read_suite
+from verifiers.code_block import last_code_block
+from verifiers.errors import BadReference, UserError
+from verifiers.problem import Problem, Submission
+from verifiers.verdict import Reason, Status, Verdict
+
+Scoring = Literal["all", "fraction"]
+Extraction = Literal["block", "text"]
+
+MAX_PROGRAM_CHARS = 1 << 20
+_CACHED_SUITES = 4096
+_INFRA_REASONS = {
+    InfraCause.STALLED: Reason.STALLED,
+    InfraCause.LOST: Reason.WORKER_DIED,
+    InfraCause.UNAVAILABLE: Reason.SANDBOX_UNAVAILABLE,
+    InfraCause.HARNESS: Reason.SANDBOX_UNAVAILABLE,
+}
+
+
+class CodeVerifier:
+    """Judges programs by hidden tests; one instance a machine, called from many threads.
+
+    The reference is a list of tests, or an object with `tests` and what they have in common: see docs/sandbox.md.
+
+    Example:
+        >>> verifier = CodeVerifier(pool_size=2)
+        >>> tests = [{"kind": "function", "function": "add", "args": [1, 2], "expected": 3}]
+        >>> problem = Problem(
+        ...     id="add", prompt="Write add.", verifier="code", reference=tests, source="doc:1"
+        ... )
+        >>> verifier.prepare(problem)
+    """
+
+    name = "code"
+    version = 1
+    placement: Literal["worker", "node"] = "node"
+
+    def __init__(
+        self,
+        *,
+        scoring: Scoring = "all",
+        extract: Extraction = "block",
+        cpu_s: float = 4.0,
+        wall_s: float | None = None,
+        memory_mb: int = 256,
+        stdout_kb: int = 1024,
+        image: str | None = None,
+        runtime: str | None = None,
+        pool_size: int | None = None,
+    ) -> None:
+        """Take the settings; no container is started before `start`, or the first `verify`.
+
+        Args:
+            scoring: `all`: 1 when every test passes, else 0, and judging stops at the first that fails. `fraction`: the
+                share of tests that pass.
+            extract: `block`: the program is the completion's last fenced code block. `text`: it is the whole completion.
+            cpu_s: CPU seconds of one test, unless the problem says otherwise.
+            wall_s: Wall seconds of one test; by default the larger of 3 times `cpu_s` and `cpu_s` + 4.
+            memory_mb: Memory of one program; a problem may ask for less, not for more.
+            stdout_kb: Output of one test.
+            image: Docker image, by default the one that `verigrad sandbox build` makes.
+            runtime: Docker runtime, such as `runsc`.
+            pool_size: Programs that run at a time on this machine, by default one for each CPU.
+
+        Raises:
+            UserError: A setting has no such value.
+        """
+        if scoring not in ("all", "fraction"):
+            raise UserError(f"scoring of the code verifier is `all` or `fraction`, not {scoring!r}.")
+        if extract not in ("block", "text"):
+            raise UserError(f"extract of the code verifier is `block` or `text`, not {extract!r}.")
+        self._scoring = scoring
+        self._extract = extract
+        given = {"image": image, "runtime": runtime, "pool_size": pool_size}
+        try:
+            limits = Limits(
+                cpu_s=cpu_s, wall_s=wall_s, memory_mb=memory_mb, stdout_kb=stdout_kb
+            )
+            chosen: dict[str, Any] = {key: one for key, one in given.items() if one is not None}
+            self._options = SandboxOptions(limits=limits, **chosen)
+        except ValueError as error:
+            raise UserError(f"The code verifier cannot be set up so: {error}.") from error
+        self._lock = threading.Lock()
+        self._pool: SandboxPool | None = None
+        self._suites: dict[tuple[str, str], tuple[Any, Suite]] = {}
+
+    def start(self) -> None:
+        """Start the containers, with every check that can be made before the first program.
+
+        Raises:
+            UserError: No program can be run here; the message says what to do.
+        """
+        try:
+            self._started()
+        except SandboxUnavailable as error:
+            raise UserError(str(error)) from error
+
+    def prepare(self, problem: Problem) -> None:
+        """Read the problem's tests.
+
+        Raises:
+            BadReference: They cannot be read, or ask for more than the sandbox grants.
+        """
+        try:
+            suite = self._suite(problem)
+        except BadTest as error:
+            raise BadReference(
+                f"{problem.source}: the tests of problem {problem.id} cannot be used: {error}."
+            ) from error
+        granted = self._options.limits.memory_mb
+        if suite.limits.memory_mb > granted:
+            raise BadReference(
+                f"{problem.source}: problem {problem.id} asks for limits.memory_mb {suite.limits.memory_mb}, and the "
+                f"sandbox grants {granted}. Raise memory_mb of the code verifier."
+            )
+
+    def verify(self, submission: Submission) -> Verdict:
+        """Run the completion's program on the problem's tests."""
+        program = submission.completion
+        if self._extract == "block":
+            program = last_code_block(submission.completion) or ""
+        if not program.strip():
+            return self._no_code(submission)
+        if len(program) > MAX_PROGRAM_CHARS:
+            return self._verdict(Status.LIMIT, 0.0, Reason.TOO_LONG, extracted=program[:1000])
+        suite = self._suite(submission.problem)
+        try:
+            pool = self._started()
+        except SandboxUnavailable as error:
+            return self._verdict(
+                Status.ERROR, None, Reason.SANDBOX_UNAVAILABLE, extracted=program, detail=str(error)
+            )
+        start = time.monotonic()
+        reports = judge(pool, program, suite, stop_early=self._scoring == "all")
+        return self._from_reports(program, reports, len(suite.tests), time.monotonic() - start)
+
+    def stats(self) -> PoolStats | None:
+        """Counts of the sandbox; None before it was started."""
+        pool = self._pool
+        return None if pool is None else pool.stats()
+
+    def close(self) -> None:
+        """Remove the containers."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+            atexit.unregister(self.close)
+
+    def _started(self) -> SandboxPool:
+        with self._lock:
+            if self._pool is None:
+                self._pool = open_pool(self._options)
+                atexit.register(self.close)
+            return self._pool
+
+    def _suite(self, problem: Problem) -> Suite:
+        key = (problem.source, problem.id)
+        known = self._suites.get(key)
+        if known is not None and known[0] == problem.reference:
+            return known[1]
+        suite = read_suite(problem.reference, self._options.limits)
+        with self._lock:
+            if len(self._suites) >= _CACHED_SUITES:
+                self._suites.clear()
+            self._suites[key] = (problem.reference, suite)
+        return suite
+
+    def _no_code(self, submission: Submission) -> Verdict:
+        reason = Reason.TRUNCATED if submission.truncated else Reason.NO_CODE
+        return self._verdict(Status.NO_ANSWER, 0.0, reason)
+
+    def _from_reports(
+        self, program: str, reports: Sequence[TestReport], num_tests: int, seconds: float
+    ) -> Verdict:
+        passed = sum(one.verdict is TestVerdict.AC for one in reports)
+        share = passed / num_tests
+        score: float | None = share if self._scoring == "fraction" else float(passed == num_tests)
+        status, reason = _finding(reports, passed == num_tests)
+        if status is Status.ERROR:
+            score = None
+        failed = next((one for one in reports if one.verdict is not TestVerdict.AC), None)
+        return self._verdict(
+            status,
+            score,
+            reason,
+            extracted=program,
+            components={"tests_passed": share},
+            seconds=seconds,
+            detail=None
+            if failed is None
+            else f"test {failed.index}: {failed.verdict} {failed.detail}".strip(),
+            report={"num_tests": num_tests, "tests": [_report_json(one) for one in reports]},
+        )
+
+    def _verdict(
+        self, status: Status, score: float | None, reason: Reason, **more: Any
+    ) -> Verdict:
+        verifier = f"{self.name}@{self.version}"
+        return Verdict(status=status, score=score, reason=reason, verifier=verifier, **more)
+
+
+def _finding(reports: Sequence[TestReport], all_passed: bool) -> tuple[Status, Reason]:
+    """What the verdicts on the tests make of the program.
+
+    A test that was not judged makes the whole program not verified: the share of the others would depend on the
+    machine's luck.
+    """
+    if all_passed:
+        return Status.CORRECT, Reason.TESTS_PASSED
+    not_judged = next((one.infra for one in reports if one.infra is not None), None)
+    if not_judged is not None:
+        return Status.ERROR, _INFRA_REASONS[not_judged]
+    first = next(one.verdict for one in reports if one.verdict is not TestVerdict.AC)
+    match first:
+        case TestVerdict.TLE:
+            return Status.LIMIT, Reason.DEADLINE
+        case TestVerdict.MLE:
+            return Status.LIMIT, Reason.MEMORY
+        case TestVerdict.OLE:
+            return Status.LIMIT, Reason.TOO_LONG
+        case _:
+            return Status.INCORRECT, Reason.TESTS_FAILED
+
+
+def _report_json(report: TestReport) -> dict[str, Any]:
+    return {
+        "test": report.index,
+        "verdict": str(report.verdict),
+        "detail": report.detail,
+        "cpu_s": round(report.cpu_s, 4),
+        "wall_s": round(report.wall_s, 4),
+        "memory_mb": round(report.memory_mb, 1),
+        "flags": sorted(map(str, report.flags)),
+    }

@@ -1,0 +1,49 @@
+"""Finding the program in a completion."""
+
+from __future__ import annotations
+
+import re
+
+PYTHON_TAGS = frozenset({"", "python", "python3", "py", "py3"})
+# A fence opens a line, indented by a few spaces at most, with three or more of the same mark.
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$", re.MULTILINE)
+
+
+def last_code_block(text: str) -> str | None:
+    """The program of the last fenced block that may hold Python.
+
+    A block's tag must be `python`, `py`, `python3`, `py3` or missing; blocks of other languages (a sample output, a
+    shell command) are passed over. A block ends with a fence of the same mark, at least as long as the one that opened it
+    and without a tag. A block that the text leaves open counts up to the end of the text: a completion that stops right
+    after its program often lacks the last fence.
+
+    Returns:
+        The source without its fences; None when there is no such block.
+
+    Example:
+        >>> last_code_block("First ```x``` inline.\\n```python\\nprint(1)\\n```\\nDone.")
+        'print(1)\\n'
+    """
+    found: str | None = None
+    opened: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        if opened is None:
+            opened = fence
+        elif _closes(opened, fence):
+            found = _program(text, opened, fence.start(), found)
+            opened = None
+    if opened is not None:
+        found = _program(text, opened, len(text), found)
+    return found
+
+
+def _closes(opened: re.Match[str], fence: re.Match[str]) -> bool:
+    mark = opened.group(1)
+    return not fence.group(2) and fence.group(1).startswith(mark)
+
+
+def _program(text: str, opened: re.Match[str], end: int, otherwise: str | None) -> str | None:
+    if opened.group(2).lower() not in PYTHON_TAGS:
+        return otherwise
+    source = text[opened.end() + 1 : end]
+    return source if source.strip() else otherwise
