@@ -62,7 +62,7 @@ def _find_class(name: str) -> Any:
 
 
 def _check_options(spec: str, build: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    known = inspect.signature(build).parameters
+    known = inspect.signature(getattr(build, "OPTIONS", build)).parameters
     for option in options:
         if option not in known:
             nearest = difflib.get_close_matches(option, known, n=1)

@@ -1,0 +1,1 @@
+"""Mathematical answers: read strictly, compared by the type of the reference."""

@@ -1,0 +1,393 @@
+"""The comparison that the reference's kind of answer asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from verifiers.maths.answers import (
+    Answer,
+    BaseNumber,
+    Clock,
+    Collection,
+    Congruence,
+    Family,
+    Interval,
+    Matrix,
+    Member,
+    NamedSet,
+    Quantity,
+    Ratio,
+    Relation,
+    Union,
+    Words,
+)
+from verifiers.maths.equality import Equality, difference
+from verifiers.maths.exact import evaluate
+from verifiers.maths.expressions import Apply, Expression, Symbol, replace_symbol
+from verifiers.maths.options import MathOptions
+from verifiers.maths.regions import NotARegion, region_name, same_region
+from verifiers.maths.scalars import same_quantity
+from verifiers.verdict import Reason
+
+REGIONS = (Interval, Union, NamedSet, Member)
+PARAMETER = Symbol("@parameter")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a comparison came to.
+
+    Attributes:
+        same: None when the quick tests cannot decide.
+        reason: Why; of no meaning when `same` is None.
+    """
+
+    same: bool | None
+    reason: Reason
+
+    @classmethod
+    def of(cls, same: bool | None, reason: Reason = Reason.EQUAL_EXACT) -> Finding:
+        """A finding whose reason is `DIFFERENT` when the answers differ."""
+        return cls(same, reason if same else Reason.DIFFERENT)
+
+
+MISMATCH = Finding(False, Reason.TYPE_MISMATCH)
+
+
+def compare(
+    gold: Answer, prediction: Answer, options: MathOptions, equality: Equality
+) -> Finding:
+    """Compare a prediction with the reference.
+
+    Args:
+        gold: The reference.
+        prediction: What the completion answered.
+        options: Which bridges between kinds are open.
+        equality: Decides about expressions.
+
+    Raises:
+        TooCostly: Exact arithmetic would need too large numbers.
+    """
+    return _Comparison(options, equality).compare(gold, prediction)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    options: MathOptions
+    equality: Equality
+
+    def compare(self, gold: Answer, prediction: Answer) -> Finding:
+        if isinstance(gold, Relation) and "=" not in gold.operators or isinstance(gold, REGIONS):
+            return self.regions(gold, prediction)
+        prediction = _only_item(prediction) if not isinstance(gold, Collection) else prediction
+        if isinstance(prediction, Relation) and not isinstance(gold, Relation):
+            return self.unwrap(gold, prediction)
+        match gold:
+            case Quantity():
+                return self.quantity(gold, prediction)
+            case Relation():
+                return self.equation(gold, prediction)
+            case Collection():
+                return self.collection(gold, prediction)
+            case Matrix(rows):
+                return self.matrix(rows, prediction)
+            case BaseNumber(digits):
+                bare = self.options.base_bridge and digits.isdigit()
+                same = gold == prediction or (bare and _integer(prediction) == int(digits))
+                return Finding.of(same)
+            case Clock():
+                return self.clock(gold, prediction)
+            case Ratio(parts):
+                return self.ratio(parts, prediction)
+            case Congruence():
+                return self.congruence(gold, prediction)
+            case Family(answer, parameter):
+                if not isinstance(prediction, Family):
+                    return MISMATCH
+                return self.compare(
+                    _rename(answer, parameter), _rename(prediction.answer, prediction.parameter)
+                )
+        return Finding.of(gold == prediction) if type(gold) is type(prediction) else MISMATCH
+
+    def unwrap(self, gold: Answer, prediction: Relation) -> Finding:
+        """`x = 5` for 5, `\\sqrt{81} = 9` for 9: the last side, when all that stands before it is true."""
+        if isinstance(gold, Collection) and gold.kind == "tuple" and self.options.interval_bridge:
+            if set(prediction.operators) != {"="}:
+                return self.regions(gold, prediction)
+        if set(prediction.operators) != {"="}:
+            return MISMATCH
+        *before, last = prediction.sides
+        claims = before[1:] if _is_name(before[0]) else before
+        return _all([self.compare(last, claim) for claim in claims] + [self.compare(gold, last)])
+
+    def quantity(self, gold: Quantity, prediction: Answer) -> Finding:
+        if isinstance(prediction, BaseNumber) and self.options.base_bridge:
+            value = int(prediction.digits, prediction.base)
+            return Finding.of(evaluate(gold.expression) == value)
+        if not isinstance(prediction, Quantity):
+            return MISMATCH
+        if self.options.constant_names:
+            prediction = _with_constant_of(gold, prediction)
+        same, reason = same_quantity(gold, prediction, self.options, self.equality)
+        return Finding(same, reason)
+
+    def equation(self, gold: Relation, prediction: Answer) -> Finding:
+        if not isinstance(prediction, Relation):
+            named = gold.operators == ("=",) and _is_name(gold.sides[0])
+            return self.compare(gold.sides[1], prediction) if named else MISMATCH
+        if gold.operators != prediction.operators:
+            return MISMATCH
+        sides = zip(gold.sides, prediction.sides, strict=True)
+        elementwise = _all([self.compare(g, p) for g, p in sides])
+        if elementwise.same or len(gold.sides) != 2:
+            return elementwise
+        if _is_name(gold.sides[0]) and _is_name(prediction.sides[0]):
+            if gold.sides[0] != prediction.sides[0]:
+                return Finding.of(False)
+        left, right = _zero_form(gold), _zero_form(prediction)
+        if left is None or right is None:
+            return elementwise
+        sign = self.equality.proportion(left, right)
+        return Finding.of(None if sign is None else sign != 0, Reason.EQUAL_SYMBOLIC)
+
+    def collection(self, gold: Collection, prediction: Answer) -> Finding:
+        if isinstance(prediction, REGIONS) and gold.kind == "tuple" and self.options.interval_bridge:
+            return self.regions(gold, prediction)
+        if isinstance(prediction, Matrix) and self.options.vector_bridge and gold.kind == "tuple":
+            items = _vector_items(prediction)
+            return MISMATCH if items is None else self.ordered(gold.items, items)
+        if gold.joined_by != "," and any(_is_inequality(item) for item in gold.items):
+            return self.regions(gold, prediction)
+        if not isinstance(prediction, Collection):
+            return MISMATCH
+        match gold.kind, prediction.kind:
+            case "tuple", "tuple" | "list":
+                return self.ordered(gold.items, prediction.items)
+            case "list", "tuple":
+                return self.ordered(gold.items, prediction.items)
+            case ("list", "list") | ("set", "list") | ("list", "set"):
+                return self.unordered(gold.items, prediction.items)
+            case "set", "set":
+                return self.unordered(self.distinct(gold.items), self.distinct(prediction.items))
+        return MISMATCH
+
+    def ordered(self, gold: Sequence[Answer], prediction: Sequence[Answer]) -> Finding:
+        if len(gold) != len(prediction):
+            return Finding.of(False)
+        pairs = zip(gold, prediction, strict=True)
+        return _all([self.compare(g, p) for g, p in pairs])
+
+    def unordered(self, gold: Sequence[Answer], prediction: Sequence[Answer]) -> Finding:
+        """Each item of one side is matched with one of the other."""
+        if len(gold) != len(prediction):
+            return Finding.of(False)
+        left = list(prediction)
+        undecided = False
+        for item in gold:
+            findings = [self.compare(item, candidate) for candidate in left]
+            place = next((i for i, f in enumerate(findings) if f.same), None)
+            if place is None and any(f.same is None for f in findings):
+                undecided = True
+            elif place is None:
+                return Finding.of(False)
+            else:
+                del left[place]
+        return Finding.of(None if undecided else True)
+
+    def distinct(self, items: Iterable[Answer]) -> list[Answer]:
+        kept: list[Answer] = []
+        for item in items:
+            if not any(self.compare(other, item).same for other in kept):
+                kept.append(item)
+        return kept
+
+    def matrix(self, rows: tuple[tuple[Expression, ...], ...], prediction: Answer) -> Finding:
+        if isinstance(prediction, Collection) and self.options.vector_bridge:
+            items = _vector_items(Matrix(rows))
+            vector = prediction.kind == "tuple" and items is not None
+            return self.ordered(items or (), prediction.items) if vector else MISMATCH
+        if not isinstance(prediction, Matrix):
+            return MISMATCH
+        if [len(row) for row in rows] != [len(row) for row in prediction.rows]:
+            return Finding.of(False)
+        pairs = [
+            self.compare(Quantity(g), Quantity(p))
+            for gold_row, row in zip(rows, prediction.rows, strict=True)
+            for g, p in zip(gold_row, row, strict=True)
+        ]
+        return _all(pairs)
+
+    def clock(self, gold: Clock, prediction: Answer) -> Finding:
+        if not isinstance(prediction, Clock):
+            return MISMATCH
+        halves = {gold.half, prediction.half} - {""}
+        same = (gold.hour, gold.minute) == (prediction.hour, prediction.minute)
+        return Finding.of(same and len(halves) < 2)
+
+    def ratio(self, gold: Sequence[Expression], prediction: Answer) -> Finding:
+        if not isinstance(prediction, Ratio) or len(prediction.parts) != len(gold):
+            return MISMATCH
+        products = [
+            self.equality.same(
+                Apply("mul", (gold[0], p)), Apply("mul", (prediction.parts[0], g))
+            )
+            for g, p in zip(gold[1:], prediction.parts[1:], strict=True)
+        ]
+        nonzero = all(evaluate(p) != 0 for p in (*gold, *prediction.parts))
+        same = all(products) if None not in products else (False if False in products else None)
+        return Finding.of(same if nonzero else tuple(gold) == prediction.parts)
+
+    def congruence(self, gold: Congruence, prediction: Answer) -> Finding:
+        if not isinstance(prediction, Congruence) or gold.name != prediction.name:
+            return MISMATCH
+        values = [evaluate(e) for e in (gold.residue, prediction.residue, gold.modulus)]
+        if None in values or evaluate(prediction.modulus) != values[2]:
+            return Finding.of(gold == prediction)
+        first, second, modulus = (v for v in values if v is not None)
+        return Finding.of(bool(modulus) and (first - second) % modulus == 0)
+
+    def regions(self, gold: Answer, prediction: Answer) -> Finding:
+        names = {region_name(gold), region_name(prediction)} - {None}
+        if len(names) > 1:
+            return Finding.of(False)
+        bare = isinstance(prediction, Quantity | Words | Matrix)
+        relation = isinstance(prediction, Relation | Member)
+        if bare or (relation and not names and not self.options.interval_bridge):
+            return MISMATCH
+        if relation and isinstance(gold, Collection | Interval | Union) and not self.options.interval_bridge:
+            return MISMATCH
+        try:
+            return Finding.of(same_region(gold, prediction, self.equality))
+        except NotARegion:
+            return self.symbolic_region(gold, prediction)
+
+    def symbolic_region(self, gold: Answer, prediction: Answer) -> Finding:
+        """Intervals with symbolic ends, inequalities in several variables: part by part."""
+        match gold, prediction:
+            case Interval(), Interval():
+                closed = (gold.left_closed, gold.right_closed)
+                if closed != (prediction.left_closed, prediction.right_closed):
+                    return Finding.of(False)
+                ends = ((gold.left, prediction.left), (gold.right, prediction.right))
+                return _all([Finding.of(self.equality.same(g, p)) for g, p in ends])
+            case Union(parts), Union(others):
+                return self.unordered(parts, others)
+            case Member(_, values), Member(_, others):
+                return self.compare(values, others)
+            case Member(_, values), _:
+                return self.compare(values, prediction)
+            case Relation(), Relation():
+                return self.inequality(gold, prediction)
+            case Collection(kind, items), Collection(other_kind, others) if kind == other_kind:
+                return self.unordered(items, others) if kind != "tuple" else self.ordered(items, others)
+        return MISMATCH
+
+    def inequality(self, gold: Relation, prediction: Relation) -> Finding:
+        if len(gold.sides) != 2 or len(prediction.sides) != 2:
+            if gold.operators != prediction.operators:
+                return MISMATCH
+            return self.ordered(gold.sides, prediction.sides)
+        left, right = _zero_form(gold), _zero_form(prediction)
+        if left is None or right is None:
+            return MISMATCH
+        signs = {("<", "<"): 1, ("<=", "<="): 1, ("<", ">"): -1, ("<=", ">="): -1, ("!=", "!="): 0}
+        operators = (gold.operators[0], prediction.operators[0])
+        flipped = (_flip(operators[0]), _flip(operators[1]))
+        wanted = signs.get(operators, signs.get(flipped))
+        if wanted is None:
+            return MISMATCH
+        sign = self.equality.proportion(left, right)
+        if sign is None:
+            return Finding.of(None)
+        return Finding.of(sign != 0 and wanted in (0, sign), Reason.EQUAL_SYMBOLIC)
+
+
+def _all(findings: Sequence[Finding]) -> Finding:
+    """True when all are; the first that is false decides."""
+    for finding in findings:
+        if finding.same is False:
+            return finding
+    if any(finding.same is None for finding in findings):
+        return Finding.of(None)
+    weakest = (Reason.EQUAL_SYMBOLIC, Reason.EQUAL_TOLERANCE)
+    reasons = [f.reason for f in findings if f.reason in weakest]
+    return Finding.of(True, reasons[0] if reasons else Reason.EQUAL_EXACT)
+
+
+def _only_item(answer: Answer) -> Answer:
+    while isinstance(answer, Collection) and answer.kind == "list" and len(answer.items) == 1:
+        answer = answer.items[0]
+    return answer
+
+
+def _is_name(answer: Answer) -> bool:
+    """Whether a side of an equation only says what is given: `x`, `f(x)`, `\\text{area}`, `(x, y)`."""
+    match answer:
+        case Quantity(Symbol(name), None):
+            return name not in ("pi", "e", "oo")
+        case Quantity(Apply(op, (Symbol(),)), None):
+            return op[0] == "@"
+        case Words():
+            return True
+        case Collection("tuple", items):
+            return all(_is_name(item) for item in items)
+    return False
+
+
+def _is_inequality(answer: Answer) -> bool:
+    return isinstance(answer, Member) or (isinstance(answer, Relation) and "=" not in answer.operators)
+
+
+def _integer(answer: Answer) -> int | None:
+    value = evaluate(answer.expression) if isinstance(answer, Quantity) else None
+    return int(value) if value is not None and value.denominator == 1 else None
+
+
+def _rename(answer: Answer, parameter: str) -> Answer:
+    return _map_expressions(answer, lambda e: replace_symbol(e, parameter, PARAMETER))
+
+
+def _map_expressions(answer: Answer, change: Callable[[Expression], Expression]) -> Answer:
+    match answer:
+        case Quantity(expression, unit):
+            return Quantity(change(expression), unit)
+        case Collection(kind, items, joined_by):
+            return Collection(kind, tuple(_map_expressions(i, change) for i in items), joined_by)
+        case Relation(sides, operators):
+            return Relation(tuple(_map_expressions(s, change) for s in sides), operators)
+    return answer
+
+
+def _with_constant_of(gold: Quantity, prediction: Quantity) -> Quantity:
+    """The prediction with its constant of integration named as in the reference: `+K` to `+C`."""
+    wanted, found = _constants(gold.expression), _constants(prediction.expression)
+    if len(wanted) != 1 or len(found) != 1 or wanted == found:
+        return prediction
+    changed = replace_symbol(prediction.expression, found[0], Symbol(wanted[0]))
+    return Quantity(changed, prediction.unit)
+
+
+def _constants(expression: Expression) -> list[str]:
+    terms = expression.args if isinstance(expression, Apply) and expression.op == "add" else ()
+    return [t.name for t in terms if isinstance(t, Symbol) and t.name in ("C", "K", "c", "k")]
+
+
+def _vector_items(matrix: Matrix) -> tuple[Answer, ...] | None:
+    if len(matrix.rows) == 1:
+        return tuple(Quantity(e) for e in matrix.rows[0])
+    if all(len(row) == 1 for row in matrix.rows):
+        return tuple(Quantity(row[0]) for row in matrix.rows)
+    return None
+
+
+def _zero_form(relation: Relation) -> Expression | None:
+    """`left - right` of a relation with two sides."""
+    match relation.sides:
+        case (Quantity(left, None), Quantity(right, None)):
+            return difference(left, right)
+    return None
+
+
+def _flip(operator: str) -> str:
+    return {"<": ">", ">": "<", "<=": ">=", ">=": "<="}.get(operator, operator)

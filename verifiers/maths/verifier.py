@@ -1,0 +1,258 @@
+"""The verifier of mathematical answers: extract, read, compare, and say why."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from verifiers.errors import BadReference
+from verifiers.extraction import Found, Policy, find_answer, find_final_reply
+from verifiers.judge import Example
+from verifiers.maths.answers import Answer, Choice, Collection, Quantity, Words
+from verifiers.maths.cleanup import clean
+from verifiers.maths.compare import Finding, compare
+from verifiers.maths.equality import QuickEquality
+from verifiers.maths.exact import TooCostly
+from verifiers.maths.expressions import Unreadable, find_symbols
+from verifiers.maths.options import MathOptions
+from verifiers.maths.reader import read_answer, read_choice
+from verifiers.maths.words import normalize_words
+from verifiers.problem import Problem, Submission
+from verifiers.protocol import Placement
+from verifiers.verdict import Reason, Status, Verdict
+from verifiers.workers import Failure, Outcome, WorkerPool, WorkerSettings
+
+MAX_ANSWER_CHARS = 5000
+MEMO_SIZE = 8192
+TOO_LARGE = "exact arithmetic would need numbers beyond the limits"
+
+_TRAILING_TEXT = re.compile(r"\s*\\text\s*\{[^{}]*\}\s*$")
+_WRITE: dict[Policy, str] = {
+    "boxed": "\\boxed{%s}",
+    "answer_tag": "<answer>%s</answer>",
+    "hash": "#### %s",
+    "answer_line": "Answer: %s",
+    "whole": "%s",
+    "last_number": "%s",
+    "lenient": "\\boxed{%s}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ruling:
+    """The part of a verdict that depends on nothing but reference, extracted answer and options."""
+
+    status: Status
+    reason: Reason
+    detail: str | None = None
+
+
+class MathVerifier:
+    """Judges the answer in a completion against a reference such as `\\frac{3}{4}`, `(1, 2]` or `\\text{Monday}`.
+
+    The reference's kind (number, interval, set, equation, ...) chooses the comparison, and an answer of another kind is
+    wrong unless an option bridges the two. Every character of the answer must be understood. Numbers compare exactly
+    and in this process; what needs more goes to a worker process that is killed at its limit.
+
+    Args:
+        options: See `MathOptions`.
+
+    Raises:
+        UserError: An option has the wrong type or value.
+    """
+
+    OPTIONS = MathOptions
+    name: str = "math"
+    version: int = 1
+    placement: Placement = "worker"
+
+    def __init__(self, **options: Any) -> None:
+        self._options = MathOptions(**options)
+        self._quick = QuickEquality(assume_positive=self._options.assume_positive)
+        self._gold = functools.lru_cache(maxsize=MEMO_SIZE)(_read_gold)
+        self._memo: OrderedDict[tuple[str, str], _Ruling] = OrderedDict()
+        self._memo_lock = threading.Lock()
+        settings = WorkerSettings(
+            target="verifiers.maths.symbolic:compare_fully",
+            preload=("verifiers.maths.symbolic",),
+            cpu_limit_s=self._options.cpu_limit_s,
+            wall_limit_s=self._options.wall_limit_s,
+            memory_mb=self._options.memory_mb,
+        )
+        self._pool = WorkerPool(settings, size=self._options.concurrency)
+
+    def prepare(self, problem: Problem) -> None:
+        """Check that the reference can be read.
+
+        Raises:
+            BadReference: It cannot.
+        """
+        try:
+            self._gold(_reference_text(problem))
+        except Unreadable as error:
+            raise BadReference(
+                f"{problem.source}: the reference {problem.reference!r} cannot be read as a mathematical answer "
+                f"({error}); correct the row, or judge it with the verifier `exact`"
+            ) from error
+
+    def verify(self, submission: Submission) -> Verdict:
+        """Judge one completion."""
+        started = time.perf_counter()
+        found = self._extract(submission)
+        if isinstance(found, Reason):
+            ruling, extracted = _Ruling(Status.NO_ANSWER, found), None
+        else:
+            ruling, extracted = self._rule(submission.problem, found), found.text
+        scores = {Status.CORRECT: 1.0, Status.BAD_GOLD: None, Status.ERROR: None}
+        return Verdict(
+            status=ruling.status,
+            score=scores.get(ruling.status, 0.0),
+            reason=ruling.reason,
+            verifier=f"{self.name}@{self.version}",
+            extracted=extracted if extracted is None else extracted[:MAX_ANSWER_CHARS],
+            seconds=time.perf_counter() - started,
+            detail=ruling.detail,
+        )
+
+    def close(self) -> None:
+        """End the worker processes."""
+        self._pool.close()
+
+    def examples(self) -> Sequence[Example]:
+        """Answers known to be right and wrong; one of them needs a worker process."""
+        write = _WRITE[self._options.extraction]
+        cases = [
+            ("42", "42", Status.CORRECT),
+            ("42", "43", Status.INCORRECT),
+            ("0.75", "3/4", Status.CORRECT),
+        ]
+        if self._options.extraction != "last_number":
+            cases.append((r"\frac{1}{\sqrt2}", r"\frac{\sqrt2}{2}", Status.CORRECT))
+        else:
+            cases.pop()
+        return [Example.of(self.name, gold, write % answer, status) for gold, answer, status in cases]
+
+    def _extract(self, submission: Submission) -> Found | Reason:
+        if submission.truncated and not self._options.allow_truncated:
+            return Reason.TRUNCATED
+        reply = find_final_reply(submission.completion)
+        if isinstance(reply, Reason):
+            return reply
+        found = find_answer(reply, self._options.extraction)
+        if isinstance(found, Found) and self._options.unique_box and found.distinct > 1:
+            return Reason.MULTIPLE_ANSWERS
+        return found
+
+    def _rule(self, problem: Problem, found: Found) -> _Ruling:
+        try:
+            reference = _reference_text(problem)
+        except Unreadable as error:
+            return _Ruling(Status.BAD_GOLD, Reason.UNREADABLE_REFERENCE, str(error))
+        key = (reference, "\0".join(found.parts))
+        with self._memo_lock:
+            if key in self._memo:
+                self._memo.move_to_end(key)
+                return self._memo[key]
+        ruling = self._compare(reference, found)
+        if ruling.status not in (Status.ERROR, Status.BAD_GOLD):
+            with self._memo_lock:
+                self._memo[key] = ruling
+                if len(self._memo) > MEMO_SIZE:
+                    self._memo.popitem(last=False)
+        return ruling
+
+    def _compare(self, reference: str, found: Found) -> _Ruling:
+        if len(found.text) > max(MAX_ANSWER_CHARS, 4 * len(reference)):
+            return _Ruling(Status.LIMIT, Reason.TOO_LONG)
+        if clean(found.text) == clean(reference):
+            return _Ruling(Status.CORRECT, Reason.EQUAL_TEXT)
+        try:
+            gold = self._gold(reference)
+        except Unreadable as error:
+            return _Ruling(Status.BAD_GOLD, Reason.UNREADABLE_REFERENCE, str(error))
+        if len(found.parts) > 1 and not isinstance(gold, Collection):
+            return _Ruling(Status.NO_ANSWER, Reason.MULTIPLE_ANSWERS)
+        if isinstance(gold, Words):
+            same = normalize_words(found.text) == gold.text
+            return _ruling(Finding.of(same, Reason.EQUAL_TEXT))
+        if isinstance(gold, Choice):
+            return _ruling(_compare_choice(gold, found.text))
+        try:
+            prediction = self._read_prediction(found.text, gold)
+        except Unreadable as error:
+            return _Ruling(Status.INCORRECT, Reason.UNPARSED, str(error))
+        return self._compare_answers(gold, prediction)
+
+    def _read_prediction(self, text: str, gold: Answer) -> Answer:
+        letters_are_units = isinstance(gold, Quantity) and not find_symbols(gold.expression)
+        try:
+            return read_answer(text, letters_are_units=letters_are_units)
+        except Unreadable:
+            shorter = _TRAILING_TEXT.sub("", text)
+            if not self._options.ignore_trailing_text or shorter == text:
+                raise
+            return read_answer(shorter, letters_are_units=letters_are_units)
+
+    def _compare_answers(self, gold: Answer, prediction: Answer) -> _Ruling:
+        if gold == prediction:
+            return _Ruling(Status.CORRECT, Reason.EQUAL_EXACT)
+        try:
+            finding = compare(gold, prediction, self._options, self._quick)
+        except TooCostly:
+            return _Ruling(Status.LIMIT, Reason.DEADLINE, TOO_LARGE)
+        except RecursionError:
+            return _Ruling(Status.INCORRECT, Reason.UNPARSED, "nested too deeply")
+        if finding.same is not None:
+            return _ruling(finding)
+        return _rule_outcome(self._pool.run(gold, prediction, self._options))
+
+
+def _ruling(finding: Finding) -> _Ruling:
+    return _Ruling(Status.CORRECT if finding.same else Status.INCORRECT, finding.reason)
+
+
+def _rule_outcome(outcome: Outcome) -> _Ruling:
+    match outcome.failure:
+        case None if outcome.value is None:
+            return _Ruling(Status.LIMIT, Reason.DEADLINE, TOO_LARGE)
+        case None:
+            return _ruling(outcome.value)
+        case Failure.DEADLINE | Failure.MEMORY:
+            return _Ruling(Status.LIMIT, Reason(outcome.failure.value), outcome.detail)
+        case Failure.RAISED:
+            return _Ruling(Status.ERROR, Reason.VERIFIER_RAISED, outcome.detail)
+        case Failure.STALLED:
+            return _Ruling(Status.ERROR, Reason.STALLED, outcome.detail)
+        case Failure.DIED:
+            return _Ruling(Status.ERROR, Reason.WORKER_DIED, outcome.detail)
+
+
+def _compare_choice(gold: Choice, text: str) -> Finding:
+    choice = read_choice(text)
+    if choice is None:
+        return Finding(False, Reason.TYPE_MISMATCH)
+    return Finding.of(choice == gold)
+
+
+def _reference_text(problem: Problem) -> str:
+    """The reference as text: the last box or the part after `####` where it is a worked solution."""
+    reference = problem.reference
+    if isinstance(reference, bool) or not isinstance(reference, str | int | float | Fraction):
+        raise Unreadable(f"a {type(reference).__name__} is no mathematical answer")
+    text = str(reference)
+    for policy in ("boxed", "hash"):
+        found = find_answer(text, policy)
+        if isinstance(found, Found):
+            return found.text
+    return text
+
+
+def _read_gold(reference: str) -> Answer:
+    return read_answer(reference)

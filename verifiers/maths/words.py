@@ -1,0 +1,31 @@
+"""When two pieces of text say the same."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+
+SYNONYMS: Mapping[str, str] = {
+    "does not exist": "dne",
+    "doesnt exist": "dne",
+    "no solutions": "no solution",
+    "none exist": "none",
+    "infinite": "infinity",
+    "infinitely many": "infinity",
+}
+_COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|mathbf|operatorname)\s*")
+_PUNCTUATION = re.compile(r"[{}$.,;:!?'\"\\()\[\]]")
+
+
+def normalize_words(text: str) -> str:
+    """Text without case, punctuation, articles, text commands and surplus space.
+
+    Example:
+        >>> normalize_words(r"\\text{The Evelyn.}")
+        'evelyn'
+    """
+    text = unicodedata.normalize("NFKC", _COMMAND.sub(" ", text)).casefold()
+    words = _PUNCTUATION.sub(" ", text.replace("'", "").replace("-", " ")).split()
+    joined = " ".join(word for word in words if word not in ("a", "an", "the")) or " ".join(words)
+    return SYNONYMS.get(joined, joined)
