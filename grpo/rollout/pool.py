@@ -219,8 +219,10 @@ class RolloutPool:
         engines, self._engines = self._engines, []
         references = [engine.actor.close.remote() for engine in engines]
         for engine, reference in zip(engines, references, strict=True):
+            # An engine that is not up has nothing to clean, and only a kill interrupts it.
+            patience_s = timeout_s if self._facts else 0.0
             try:
-                engine.get(reference, timeout_s=timeout_s, doing="closing")
+                engine.get(reference, timeout_s=patience_s, doing="closing")
             except RolloutError:
                 # Dead, hung or still starting: there is nothing to wait for, and what made it so
                 # was raised before.

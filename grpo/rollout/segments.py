@@ -44,7 +44,9 @@ class OwnedSegment:
             self.close()
             _require_space(num_bytes)
             self._segment = shared_memory.SharedMemory(create=True, size=num_bytes)
-        return np.frombuffer(self._segment.buf, dtype=np.uint8, count=num_bytes)
+        memory = self._segment.buf
+        assert memory is not None, "the segment is open"
+        return np.frombuffer(memory, dtype=np.uint8, count=num_bytes)
 
     def close(self) -> None:
         """Remove the segment; readers keep what they have mapped. Calling it twice is harmless."""

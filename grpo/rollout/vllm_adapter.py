@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from vllm import RequestOutput, SamplingParams
     from vllm.engine.arg_utils import EngineArgs
+    from vllm.logprobs import Logprob
 
 TRANSFER_MODULE = "grpo.rollout.vllm_transfer"
 
@@ -261,8 +262,9 @@ def read_output(output: RequestOutput) -> Completion:
     token_ids = tuple(completion.token_ids)
     assert completion.logprobs is not None
     assert completion.weight_versions is not None
+    positions = cast("Sequence[dict[int, Logprob]]", completion.logprobs)
     logprobs = tuple(
-        entry[token].logprob for entry, token in zip(completion.logprobs, token_ids, strict=True)
+        position[token].logprob for position, token in zip(positions, token_ids, strict=True)
     )
     versions: list[int] = []
     for span in completion.weight_versions:
@@ -271,8 +273,11 @@ def read_output(output: RequestOutput) -> Completion:
     prompt_logprobs: tuple[float, ...] = ()
     if output.prompt_logprobs is not None:
         prompt_ids = output.prompt_token_ids or []
-        pairs = zip(output.prompt_logprobs[1:], prompt_ids[1:], strict=True)
-        prompt_logprobs = tuple(cast("dict", entry)[token].logprob for entry, token in pairs)
+        positions = cast("Sequence[dict[int, Logprob]]", output.prompt_logprobs[1:])
+        prompt_logprobs = tuple(
+            position[token].logprob
+            for position, token in zip(positions, prompt_ids[1:], strict=True)
+        )
     return Completion(
         request_id=output.request_id,
         token_ids=token_ids,

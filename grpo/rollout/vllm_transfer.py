@@ -8,10 +8,10 @@ named as `worker_extension_cls`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ from grpo.rollout.segments import open_segment
 from grpo.rollout.weights import TensorSpec, compute_checksum, unpack_tensors
 
 BACKEND = "verigrad_host"
+
+# The names of the parameters that were loaded, where a model says so.
+LoadWeights = Callable[[Iterable[tuple[str, torch.Tensor]]], set[str] | None]
 
 
 @dataclass
@@ -96,7 +99,8 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
         # Layers hold on to views of the bytes until they are complete; keep the mapping until the
         # push is finished.
         self._buffer = update_info.open()
-        loaded = self.model.load_weights(unpack_tensors(self._buffer, update_info.specs()))
+        load_weights = cast("LoadWeights", self.model.load_weights)
+        loaded = load_weights(unpack_tensors(self._buffer, update_info.specs()))
         if loaded is not None and (missing := sorted(self._parameter_names - loaded)):
             raise ValueError(
                 f"the push has no weights for {len(missing)} parameters: {', '.join(missing[:5])}"
@@ -132,7 +136,8 @@ def repack_for_cpu(layer: torch.nn.Module) -> None:
     tokens unchanged.
     """
     if hasattr(layer, "cpu_linear"):
-        layer.quant_method.process_weights_after_loading(layer)
+        quant_method: Any = layer.quant_method
+        quant_method.process_weights_after_loading(layer)
 
 
 class HostWeightExtension:

@@ -120,7 +120,7 @@ def compute_checksum(buffer: np.ndarray) -> str:
     It guards against lost, stale and reordered bytes, not against an adversary, and costs a small
     part of the copy.
     """
-    return xxhash.xxh3_64_hexdigest(memoryview(buffer))
+    return xxhash.xxh3_64_hexdigest(buffer.data)
 
 
 def _view(flat: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
