@@ -16,5 +16,6 @@ compgen -G "${UV_FIND_LINKS:-/nonexistent}/torch-*+cpu-*.whl" >/dev/null || torc
 say "Resolving requirements/cpu.txt"
 "$uv" pip compile "${common[@]}" "${torch_source[@]}" --extra cpu requirements/cpu.in \
   --override requirements/cpu-overrides.txt --output-file requirements/cpu.txt
+# Not from the local folder: what lies there is the CPU build.
 say "Resolving requirements/gpu.txt"
-"$uv" pip compile "${common[@]}" --extra gpu --output-file requirements/gpu.txt
+env -u UV_FIND_LINKS "$uv" pip compile "${common[@]}" --extra gpu --output-file requirements/gpu.txt
