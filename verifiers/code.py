@@ -1,4 +1,5 @@
-"""The `code` verifier: a completion is right when its program passes the problem's tests in the sandbox."""
+"""The `code` verifier: a completion is right when its program passes the problem's tests in the
+sandbox."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ _INFRA_REASONS = {
 class CodeVerifier:
     """Judges programs by hidden tests; one instance a machine, called from many threads.
 
-    The reference is a list of tests, or an object with `tests` and what they have in common: see docs/sandbox.md.
+    The reference is a list of tests, or an object with `tests` and what they have in common: see
+    docs/sandbox.md.
 
     Example:
         >>> verifier = CodeVerifier(pool_size=2)
@@ -68,11 +70,13 @@ class CodeVerifier:
         """Take the settings; no container is started before `start`, or the first `verify`.
 
         Args:
-            scoring: `all`: 1 when every test passes, else 0, and judging stops at the first that fails. `fraction`: the
-                share of tests that pass.
-            extract: `block`: the program is the completion's last fenced code block. `text`: it is the whole completion.
+            scoring: `all`: 1 when every test passes, else 0, and judging stops at the first that
+                fails. `fraction`: the share of tests that pass.
+            extract: `block`: the program is the completion's last fenced code block. `text`: it is
+                the whole completion.
             cpu_s: CPU seconds of one test, unless the problem says otherwise.
-            wall_s: Wall seconds of one test; by default the larger of 3 times `cpu_s` and `cpu_s` + 4.
+            wall_s: Wall seconds of one test; by default the larger of 3 times `cpu_s` and `cpu_s` +
+                4.
             memory_mb: Memory of one program; a problem may ask for less, not for more.
             stdout_kb: Output of one test.
             image: Docker image, by default the one that `verigrad sandbox build` makes.
@@ -83,16 +87,16 @@ class CodeVerifier:
             UserError: A setting has no such value.
         """
         if scoring not in ("all", "fraction"):
-            raise UserError(f"scoring of the code verifier is `all` or `fraction`, not {scoring!r}.")
+            raise UserError(
+                f"scoring of the code verifier is `all` or `fraction`, not {scoring!r}."
+            )
         if extract not in ("block", "text"):
             raise UserError(f"extract of the code verifier is `block` or `text`, not {extract!r}.")
         self._scoring = scoring
         self._extract = extract
         given = {"image": image, "runtime": runtime, "pool_size": pool_size}
         try:
-            limits = Limits(
-                cpu_s=cpu_s, wall_s=wall_s, memory_mb=memory_mb, stdout_kb=stdout_kb
-            )
+            limits = Limits(cpu_s=cpu_s, wall_s=wall_s, memory_mb=memory_mb, stdout_kb=stdout_kb)
             chosen: dict[str, Any] = {key: one for key, one in given.items() if one is not None}
             self._options = SandboxOptions(limits=limits, **chosen)
         except ValueError as error:
@@ -210,9 +214,7 @@ class CodeVerifier:
             report={"num_tests": num_tests, "tests": [_report_json(one) for one in reports]},
         )
 
-    def _verdict(
-        self, status: Status, score: float | None, reason: Reason, **more: Any
-    ) -> Verdict:
+    def _verdict(self, status: Status, score: float | None, reason: Reason, **more: Any) -> Verdict:
         verifier = f"{self.name}@{self.version}"
         return Verdict(status=status, score=score, reason=reason, verifier=verifier, **more)
 
@@ -220,8 +222,8 @@ class CodeVerifier:
 def _finding(reports: Sequence[TestReport], all_passed: bool) -> tuple[Status, Reason]:
     """What the verdicts on the tests make of the program.
 
-    A test that was not judged makes the whole program not verified: the share of the others would depend on the
-    machine's luck.
+    A test that was not judged makes the whole program not verified: the share of the others would
+    depend on the machine's luck.
     """
     if all_passed:
         return Status.CORRECT, Reason.TESTS_PASSED

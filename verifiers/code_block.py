@@ -10,19 +10,20 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$", re.MULTILINE
 
 
 def last_code_block(text: str) -> str | None:
-    """The program of the last fenced block that may hold Python.
+    r"""The program of the last fenced block that may hold Python.
 
-    A block's tag must be `python`, `py`, `python3`, `py3` or missing; blocks of other languages (a sample output, a
-    shell command) are passed over. A block ends with a fence of the same mark, at least as long as the one that opened it
-    and without a tag. A block that the text leaves open counts up to the end of the text: a completion that stops right
-    after its program often lacks the last fence.
+    A block's tag must be `python`, `py`, `python3`, `py3` or missing; blocks of other languages (a
+    sample output, a shell command) are passed over. A block ends with a fence of the same mark, at
+    least as long as the one that opened it and without a tag. A block that the text leaves open
+    counts up to the end of the text: a completion that stops right after its program often lacks
+    the last fence.
 
     Returns:
         The source without its fences; None when there is no such block.
 
     Example:
-        >>> last_code_block("First ```x``` inline.\\n```python\\nprint(1)\\n```\\nDone.")
-        'print(1)\\n'
+        >>> last_code_block("First ```x``` inline.\n```python\nprint(1)\n```\nDone.")
+        'print(1)\n'
     """
     found: str | None = None
     opened: re.Match[str] | None = None

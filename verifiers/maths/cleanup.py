@@ -129,7 +129,8 @@ def _strip_wraps(text: str) -> str:
                 len(text) > len(left) + len(right)
                 and text.startswith(left)
                 and text.endswith(right)
-                and left not in inner
+                and not inner.endswith("\\")
+                and not re.search(rf"(?<!\\){re.escape(left)}", inner)
             ):
                 text = inner
         if text == before:

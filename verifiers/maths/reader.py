@@ -55,10 +55,10 @@ SETS: dict[str, NamedSet] = {
 QUALIFIERS = re.compile(r"(?:,\s*)?(?:for|where|with) (?:any|all|every|some|each)\b.*")
 MAX_ITEMS = 200
 
-_BASE = re.compile(r"([0-9a-zA-Z]+)_\{?(\d{1,2})\}?(?:\\text\{.*\})?")
-_CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)\s*(?:\\text\{)?\s*(?:([aApP])\.?\s?[mM]\.?)?\s*\}?")
-_CHOICE = re.compile(r"(?:\\text\{)?\s*\(?\s*([A-J])\s*\)?\s*\}?")
-_CHOICE_WITH_TEXT = re.compile(r"(?:\\text\{)?\s*(?:\(([A-J])\)|([A-J])\s*[.):])\s*\}?.*", re.DOTALL)
+_OPEN = r"(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*)?\{?\s*"
+_BASE = re.compile(r"([0-9a-zA-Z]+)_\{?(\d{1,2})\}?")
+_CLOCK = re.compile(rf"(\d{{1,2}}):([0-5]\d)\s*{_OPEN}(?:([aApP])\.?\s?[mM]\.?)?\s*\}}?")
+_CHOICE = re.compile(rf"{_OPEN}\(?\s*([A-J])\s*\)?\s*\}}?")
 _PLAIN_WORDS = re.compile(r"[A-Za-z][A-Za-z' .-]*")
 _LONG_RUN = re.compile(r"[A-Za-z]{3,}")
 _MATRIX = re.compile(r"\(?\\begin\{([pbvB]?matrix|array)\}(?:\{[clr|]+\})?(.*)\\end\{\1\}\)?", re.DOTALL)
@@ -99,16 +99,6 @@ def _read_clean(text: str, letters_are_units: bool) -> Answer:
     if _PLAIN_WORDS.fullmatch(text) and _LONG_RUN.search(text) and _is_prose(text):
         return Words(normalize_words(text))
     return _Reader(tokenize(text), letters_are_units).read()
-
-
-def read_choice(text: str) -> Choice | None:
-    """The choice that a prediction names, with or without the option's text after it."""
-    text = clean(text)
-    if match := _CHOICE.fullmatch(text):
-        return Choice(match[1])
-    if match := _CHOICE_WITH_TEXT.fullmatch(text):
-        return Choice(match[1] or match[2])
-    return None
 
 
 def _is_prose(text: str) -> bool:

@@ -31,7 +31,9 @@ def same_quantity(
     if _is_literal(gold.expression) and not options.allow_unevaluated:
         if _is_unevaluated(prediction.expression):
             return False, Reason.UNEVALUATED
-    scale = _unit_scale(gold.unit, prediction.unit, options)
+    scale = unit_scale(
+        gold.unit, prediction.unit, missing_is_same=options.unit_bridge
+    )
     if scale is None:
         return False, Reason.DIFFERENT
     expression = prediction.expression
@@ -122,12 +124,21 @@ def _decimal(expression: Expression) -> Number | None:
     return None
 
 
-def _unit_scale(gold: Unit | None, found: Unit | None, options: MathOptions) -> Fraction | None:
-    """What the prediction must be multiplied by to be in the reference's unit; None when units do not agree."""
+def unit_scale(gold: Unit | None, found: Unit | None, *, missing_is_same: bool) -> Fraction | None:
+    """What the prediction must be multiplied by to be in the reference's unit.
+
+    Args:
+        gold: Unit of the reference.
+        found: Unit of the prediction.
+        missing_is_same: Whether a unit that only one side writes is passed over.
+
+    Returns:
+        None when the units do not agree.
+    """
     if gold == found:
         return Fraction(1)
     if gold is None or found is None:
-        return Fraction(1) if options.unit_bridge else None
+        return Fraction(1) if missing_is_same else None
     left, right = gold.measure, found.measure
     if left is None or right is None or left[0] != right[0]:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import string
 import threading
 import time
 from collections import OrderedDict
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from verifiers.choice import choose
 from verifiers.errors import BadReference
-from verifiers.extraction import Found, Policy, find_answer, find_final_reply
+from verifiers.extraction import Found, find_answer
 from verifiers.judge import Example
 from verifiers.maths.answers import Answer, Choice, Collection, Quantity, Words
 from verifiers.maths.cleanup import clean
@@ -22,10 +24,11 @@ from verifiers.maths.equality import QuickEquality
 from verifiers.maths.exact import TooCostly
 from verifiers.maths.expressions import Unreadable, find_symbols
 from verifiers.maths.options import MathOptions
-from verifiers.maths.reader import read_answer, read_choice
+from verifiers.maths.reader import read_answer
 from verifiers.maths.words import normalize_words
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Placement
+from verifiers.replies import extract_reply, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 from verifiers.workers import Failure, Outcome, WorkerPool, WorkerSettings
 
@@ -34,16 +37,6 @@ MEMO_SIZE = 8192
 TOO_LARGE = "exact arithmetic would need numbers beyond the limits"
 
 _TRAILING_TEXT = re.compile(r"\s*\\text\s*\{[^{}]*\}\s*$")
-_WRITE: dict[Policy, str] = {
-    "boxed": "\\boxed{%s}",
-    "answer_tag": "<answer>%s</answer>",
-    "hash": "#### %s",
-    "answer_line": "Answer: %s",
-    "whole": "%s",
-    "last_number": "%s",
-    "lenient": "\\boxed{%s}",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class _Ruling:
@@ -127,7 +120,6 @@ class MathVerifier:
 
     def examples(self) -> Sequence[Example]:
         """Answers known to be right and wrong; one of them needs a worker process."""
-        write = _WRITE[self._options.extraction]
         cases = [
             ("42", "42", Status.CORRECT),
             ("42", "43", Status.INCORRECT),
@@ -137,16 +129,12 @@ class MathVerifier:
             cases.append((r"\frac{1}{\sqrt2}", r"\frac{\sqrt2}{2}", Status.CORRECT))
         else:
             cases.pop()
-        return [Example.of(self.name, gold, write % answer, status) for gold, answer, status in cases]
+        return [Example.of(self.name, gold, write_reply(answer, self._options.extraction), status) for gold, answer, status in cases]
 
     def _extract(self, submission: Submission) -> Found | Reason:
-        if submission.truncated and not self._options.allow_truncated:
-            return Reason.TRUNCATED
-        reply = find_final_reply(submission.completion)
-        if isinstance(reply, Reason):
-            return reply
-        found = find_answer(reply, self._options.extraction)
-        if isinstance(found, Found) and self._options.unique_box and found.distinct > 1:
+        options = self._options
+        found = extract_reply(submission, options.extraction, options.allow_truncated)
+        if isinstance(found, Found) and options.unique_box and found.distinct > 1:
             return Reason.MULTIPLE_ANSWERS
         return found
 
@@ -235,10 +223,10 @@ def _rule_outcome(outcome: Outcome) -> _Ruling:
 
 
 def _compare_choice(gold: Choice, text: str) -> Finding:
-    choice = read_choice(text)
-    if choice is None:
+    letter = choose(text, dict.fromkeys(string.ascii_uppercase, ""))
+    if letter is None:
         return Finding(False, Reason.TYPE_MISMATCH)
-    return Finding.of(choice == gold)
+    return Finding.of(letter == gold.letter)
 
 
 def _reference_text(problem: Problem) -> str:

@@ -15,6 +15,7 @@ SYNONYMS: Mapping[str, str] = {
     "infinitely many": "infinity",
 }
 _COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|mathbf|operatorname)\s*")
+_HYPHEN = re.compile(r"(?<=\w)-(?=\w)")  # a minus sign in front stays
 _PUNCTUATION = re.compile(r"[{}$.,;:!?'\"\\()\[\]]")
 
 
@@ -26,6 +27,6 @@ def normalize_words(text: str) -> str:
         'evelyn'
     """
     text = unicodedata.normalize("NFKC", _COMMAND.sub(" ", text)).casefold()
-    words = _PUNCTUATION.sub(" ", text.replace("'", "").replace("-", " ")).split()
+    words = _PUNCTUATION.sub(" ", _HYPHEN.sub(" ", text.replace("'", ""))).split()
     joined = " ".join(word for word in words if word not in ("a", "an", "the")) or " ".join(words)
     return SYNONYMS.get(joined, joined)

@@ -1,0 +1,244 @@
+"""`verigrad verify`: judge answers from the command line, a file or a table of labelled cases."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from verifiers.errors import BadReference, UserError
+from verifiers.judge import Judge
+from verifiers.problem import Problem, Submission
+from verifiers.verdict import Status, Verdict
+
+DESCRIPTION = """\
+Judge answers with the verifier that training uses, and say why.
+
+examples:
+  verigrad verify --gold 42 --answer '\\boxed{42}'
+  verigrad verify --gold '(1, 2]' --answer 'so \\boxed{1 < x \\le 2}' --json
+  verigrad verify completions.jsonl --gold-column answer --completion-column completion
+  cat completions.jsonl | verigrad verify - --option extraction=answer_tag
+  verigrad verify rows.jsonl --verifier my_checks.py:close_enough --option cpu_limit_s=5
+  verigrad verify --cases cases.jsonl       confusion by kind for rows with gold, prediction,
+                                            expected and, optionally, kind and policy
+
+exit status: 0 for a right answer, a judged file, or cases without a false accept; 1 otherwise;
+2 for a mistake in the command or its input.
+"""
+CASE_OPTIONS: Mapping[str, Any] = {"extraction": "lenient"}
+DETAIL_CHARS = 120
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `verify` to the command line."""
+    parser = subparsers.add_parser(
+        "verify",
+        help="judge answers: one pair, a file, or a table of labelled cases",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", help="JSONL of completions; `-` is standard input")
+    parser.add_argument("--gold", help="reference of a single answer")
+    parser.add_argument("--answer", help="completion that holds the single answer")
+    parser.add_argument("--cases", metavar="FILE", help="JSONL of labelled cases")
+    parser.add_argument(
+        "--verifier", default="math", help="built-in name or your own function (default: math)"
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the verifier; may be repeated",
+    )
+    parser.add_argument("--gold-column", default="answer", help="default: answer")
+    parser.add_argument("--completion-column", default="completion", help="default: completion")
+    parser.add_argument(
+        "--json", action="store_true", help="one object a line: id, status, reward, reason, extracted"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; its exit status.
+
+    Raises:
+        UserError: The arguments or the file are wrong.
+    """
+    modes = [args.gold is not None or args.answer is not None, bool(args.cases), bool(args.file)]
+    if sum(modes) != 1:
+        raise UserError("give one of: --gold with --answer, a file (or `-`), --cases FILE")
+    options = _read_options(args.option)
+    if args.cases:
+        options = {**CASE_OPTIONS, **options} if args.verifier == "math" else options
+    judge = Judge({args.verifier: options})
+    try:
+        if args.cases:
+            return _run_cases(judge, args)
+        if args.file:
+            return _run_file(judge, args)
+        return _run_pair(judge, args)
+    finally:
+        judge.close()
+
+
+def _run_pair(judge: Judge, args: argparse.Namespace) -> int:
+    if args.gold is None or args.answer is None:
+        raise UserError("--gold and --answer go together")
+    problem = Problem(
+        id="0", prompt="", verifier=args.verifier, reference=args.gold, source="--gold"
+    )
+    judge.prepare(problem)
+    verdict = judge.judge(Submission(problem=problem, completion=args.answer))
+    _print_verdict("0", verdict, as_json=args.json)
+    return 0 if verdict.status is Status.CORRECT else 1
+
+
+def _run_file(judge: Judge, args: argparse.Namespace) -> int:
+    counts: Counter[str] = Counter()
+    for source, row in _read_rows(args.file):
+        problem = _problem(row, args.gold_column, args.verifier, source)
+        completion = _column(row, args.completion_column, source)
+        if not isinstance(completion, str):
+            raise UserError(f"{source}: column {args.completion_column!r} is not text")
+        _prepare(judge, problem)
+        truncated = row.get("truncated") is True
+        verdict = judge.judge(
+            Submission(problem=problem, completion=completion, truncated=truncated)
+        )
+        counts[f"{verdict.status} ({verdict.reason})"] += 1
+        _print_verdict(problem.id, verdict, as_json=args.json)
+    if not args.json:
+        print()
+        for name, count in counts.most_common():
+            print(f"{count:7d}  {name}")
+    return 0
+
+
+def _run_cases(judge: Judge, args: argparse.Namespace) -> int:
+    table: dict[str, Counter[str]] = defaultdict(Counter)
+    policy: Counter[str] = Counter()
+    for source, row in _read_rows(args.cases):
+        problem = _problem(row, "gold", args.verifier, source)
+        expected = _column(row, "expected", source)
+        verdict = judge.judge(
+            Submission(problem=problem, completion=str(_column(row, "prediction", source)))
+        )
+        outcome = _outcome(expected is True, verdict)
+        if args.json or outcome not in ("accept", "reject"):
+            _print_verdict(problem.id, verdict, as_json=args.json, note=outcome)
+        counts = policy if row.get("policy") else table[str(row.get("kind", "all"))]
+        counts[outcome] += 1
+        if "math_verify" in row and not row.get("policy"):
+            right = row["math_verify"] == str(expected is True).lower()
+            counts["peer wrong"] += not right
+    if not args.json:
+        _print_table(table, policy)
+    wrong = sum(c["false accept"] + c["not verified"] for c in table.values())
+    return 1 if wrong else 0
+
+
+def _outcome(expected: bool, verdict: Verdict) -> str:
+    if verdict.status is Status.CORRECT:
+        return "accept" if expected else "false accept"
+    if verdict.status is Status.BAD_GOLD and not expected:
+        return "reject"
+    if not verdict.verified:
+        return "not verified"
+    return "false reject" if expected else "reject"
+
+
+def _print_table(table: Mapping[str, Counter[str]], policy: Counter[str]) -> None:
+    columns = ("accept", "reject", "false accept", "false reject", "not verified", "peer wrong")
+    total: Counter[str] = sum(table.values(), Counter())
+    shown = [c for c in columns if c in columns[:4] or total[c]]
+    titles = ["math-verify wrong" if c == "peer wrong" else c for c in shown]
+    print("\n" + f"{'kind':22s}" + "".join(f"{title:>{len(title) + 3}s}" for title in titles))
+    lines = [*sorted(table.items()), ("all", total), ("depends on an option", policy)]
+    for kind, counts in lines:
+        cells = (f"{counts[c]:{len(t) + 3}d}" for c, t in zip(shown, titles, strict=True))
+        print(f"{kind:22s}" + "".join(cells))
+
+
+def _print_verdict(identity: str, verdict: Verdict, *, as_json: bool, note: str = "") -> None:
+    if as_json:
+        record = {
+            "id": identity,
+            "status": verdict.status,
+            "reward": verdict.score,
+            "reason": verdict.reason,
+            "extracted": verdict.extracted,
+            **({"outcome": note} if note else {}),
+        }
+        print(json.dumps(record, ensure_ascii=False))
+        return
+    detail = f"  {verdict.detail.strip().splitlines()[-1][:DETAIL_CHARS]}" if verdict.detail else ""
+    answer = "" if verdict.extracted is None else f"  {verdict.extracted[:DETAIL_CHARS]}"
+    print(f"{identity:10s} {note or verdict.status:12s} {verdict.reason:20s}{answer}{detail}")
+
+
+def _prepare(judge: Judge, problem: Problem) -> None:
+    """Stop for a row that lacks a column; a reference that cannot be read is a verdict of its own."""
+    try:
+        judge.prepare(problem)
+    except BadReference as error:
+        print(f"warning: {error}", file=sys.stderr)
+
+
+def _problem(row: Mapping[str, Any], gold_column: str, verifier: str, source: str) -> Problem:
+    return Problem(
+        id=str(row.get("id", source.rpartition(":")[2])),
+        prompt=row.get("prompt", ""),
+        verifier=verifier,
+        reference=_column(row, gold_column, source),
+        source=source,
+        columns={key: value for key, value in row.items() if key != gold_column},
+    )
+
+
+def _column(row: Mapping[str, Any], name: str, source: str) -> Any:
+    if name not in row:
+        raise UserError(f"{source}: there is no column {name!r}; the row has {', '.join(row)}")
+    return row[name]
+
+
+def _read_rows(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows of a JSONL file with `file:line`."""
+    if name == "-":
+        yield from _parse_rows("standard input", sys.stdin)
+        return
+    if not Path(name).is_file():
+        raise UserError(f"there is no file {name!r}")
+    with open(name, encoding="utf-8") as lines:
+        yield from _parse_rows(name, lines)
+
+
+def _parse_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        source = f"{name}:{number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{source}: not a JSON object ({error})") from error
+        if not isinstance(row, dict):
+            raise UserError(f"{source}: a JSON object is expected, not {type(row).__name__}")
+        yield source, row
+
+
+def _read_options(texts: Sequence[str]) -> dict[str, Any]:
+    options = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise UserError(f"--option {text!r} is not of the form KEY=VALUE")
+        options[key] = yaml.safe_load(value)
+    return options
