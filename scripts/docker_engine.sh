@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that a Docker engine answers; starts (and on Debian and Ubuntu installs) one where root may.
+# Makes sure that a Docker engine answers: starts one, and on Debian and Ubuntu installs one, as root.
 #
 # An engine that is there is never restarted or reconfigured.
 set -euo pipefail
@@ -10,7 +10,7 @@ readonly SOCKET=/var/run/docker.sock
 readonly LOG=/var/log/verigrad-dockerd.log
 readonly START_TIMEOUT_S=60
 
-# Asks the way that verigrad itself asks, so DOCKER_HOST counts and a command-line client is not needed.
+# Asks as verigrad itself asks: DOCKER_HOST counts, and a command-line client is not needed.
 answers() {
   .venv/bin/python - 2>/dev/null <<'PY'
 import docker
@@ -30,14 +30,17 @@ wait_for_answer() {
 # The cases that starting an engine here would not help, each with its cure.
 refuse_what_we_cannot_cure() {
   if [[ -n "${DOCKER_HOST:-}" && "$DOCKER_HOST" != "unix://$SOCKET" ]]; then
-    die "No Docker engine answers at DOCKER_HOST=$DOCKER_HOST." "Start that engine, or unset DOCKER_HOST."
+    die "No Docker engine answers at DOCKER_HOST=$DOCKER_HOST." \
+      "Start that engine, or unset DOCKER_HOST."
   fi
   if [[ -S "$SOCKET" && ! -w "$SOCKET" ]]; then
     die "A Docker engine is there, but $(id -un) may not use $SOCKET." \
-      "Run: sudo usermod -aG docker $(id -un)   then log in again (this makes the user as powerful as root)."
+      "Run: sudo usermod -aG docker $(id -un)   then log in again." \
+      "(Whoever may use Docker is as powerful as root.)"
   fi
   if ! is_root; then
-    have dockerd && die "No Docker engine is running." "Run: sudo systemctl start docker   (or: sudo bash $0)"
+    have dockerd && die "No Docker engine is running." \
+      "Run: sudo systemctl start docker   (or: sudo bash $0)"
     die "No Docker engine was found." "Run: sudo apt-get install docker.io   (or: sudo bash $0)" \
       "On other systems install Docker or rootless Docker and set DOCKER_HOST; then run this again."
   fi
@@ -63,12 +66,14 @@ start_engine() {
   if [[ -d /run/systemd/system ]]; then
     say "Starting the Docker engine with systemd"
     systemctl start docker && wait_for_answer && return
-    die "systemd could not start Docker." "Read: journalctl -u docker --no-pager | tail -n 30"
+    die "systemd could not start Docker." \
+      "Read: journalctl -u docker --no-pager | tail -n 30"
   fi
   if pgrep -x dockerd >/dev/null; then
     say "A dockerd is running but does not answer yet; waiting"
     wait_for_answer && return
-    die "dockerd is running but does not answer at $SOCKET." "Look at its log; end it, then run this again."
+    die "dockerd is running but does not answer at $SOCKET." \
+      "Look at its log, end it, then run this again."
   fi
   printf '\n--- %s\n' "$(date -Is)" >>"$LOG"
   start_detached && return
@@ -84,10 +89,10 @@ explain_failed_start() {
   tail -n 15 "$LOG" >&2
   local cure="Read the lines above and $LOG, start dockerd, then run this again."
   if tail -n 30 "$LOG" | grep -qi 'cgroup'; then
-    cure="The control groups are not mounted. Debian, Ubuntu: apt-get install cgroupfs-mount && cgroupfs-mount"
+    cure="The control groups are not mounted. Run: apt-get install cgroupfs-mount && cgroupfs-mount"
   elif tail -n 30 "$LOG" | grep -qiE 'operation not permitted|permission denied'; then
-    cure="This looks like a container without the rights for an engine of its own: start it with --privileged, or \
-mount the host's $SOCKET into it."
+    cure="This looks like a container without the rights for an engine of its own: start it with \
+--privileged, or mount the host's $SOCKET into it."
   fi
   die "dockerd could not be started." "$cure"
 }

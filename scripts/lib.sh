@@ -20,7 +20,7 @@ can_apt() { is_root && have apt-get && [[ -e /etc/debian_version ]]; }
 apt_install() {
   say "Installing the system packages: $*"
   export DEBIAN_FRONTEND=noninteractive
-  apt-get -qq update >/dev/null || printf 'warning: apt-get update failed, using the old lists\n' >&2
+  apt-get -qq update >/dev/null || printf 'warning: apt-get update failed\n' >&2
   apt-get -qq install --yes --no-install-recommends "$@" >/dev/null </dev/null ||
     die "apt-get could not install $*." "Read the lines above, then run the same command again."
 }
@@ -42,6 +42,7 @@ adopt_pip_settings() {
     index="${index:-$(.venv/bin/pip config get global.index-url 2>/dev/null || true)}"
   fi
   # pip separates several places by spaces, uv by commas.
-  [[ -z "$links" ]] || export UV_FIND_LINKS="${UV_FIND_LINKS:-$(tr -s ' \n' ',' <<<"$links" | sed 's/,$//')}"
+  links="$(xargs <<<"$links" | tr ' ' ',')"
+  [[ -z "$links" ]] || export UV_FIND_LINKS="${UV_FIND_LINKS:-$links}"
   [[ -z "$index" ]] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
 }

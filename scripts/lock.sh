@@ -11,7 +11,8 @@ common=(--quiet --python-version 3.11 --python-platform x86_64-unknown-linux-gnu
 
 # The CPU build of torch is not on the default index: a local folder or uv's own knowledge of it.
 torch_source=()
-compgen -G "${UV_FIND_LINKS:-/nonexistent}/torch-*+cpu-*.whl" >/dev/null || torch_source=(--torch-backend cpu)
+compgen -G "${UV_FIND_LINKS:-/nonexistent}/torch-*+cpu-*.whl" >/dev/null ||
+  torch_source=(--torch-backend cpu)
 
 say "Resolving requirements/cpu.txt"
 "$uv" pip compile "${common[@]}" "${torch_source[@]}" --extra cpu requirements/cpu.in \
