@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 on success, 1 on failure, 2 when what the user gave is wrong, 130 after Ctrl-C.
     """
-    parser = _make_parser()
+    parser = make_parser()
     args = parser.parse_args(arguments)
     try:
         return args.run(args)
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _make_parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
     parser = argparse.ArgumentParser(prog="verigrad", description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"verigrad {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")

@@ -19,11 +19,11 @@ class Console:
     """Prints a run's progress.
 
     Args:
-        steps: Steps of the whole run.
         to_stderr: Leave standard output to the machine-readable report.
+        steps: Steps of the whole run.
     """
 
-    def __init__(self, *, steps: int, to_stderr: bool = False) -> None:
+    def __init__(self, *, to_stderr: bool = False, steps: int = 0) -> None:
         probe = RichConsole(stderr=to_stderr)
         self._rich = (
             probe if probe.is_terminal else RichConsole(stderr=to_stderr, width=_PLAIN_WIDTH)
@@ -67,8 +67,8 @@ class Console:
                 "dropped "
                 + ", ".join(f"{count} {reason}" for reason, count in sorted(report.dropped.items()))
             )
-        if "loss" not in metrics:
-            parts.append("no update: no group has a signal")
+        if report.skipped:
+            parts.append(f"no update: {report.skipped}")
         self._last = " · " + " · ".join(parts)
         self.line("  ".join(parts))
 

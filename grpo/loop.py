@@ -91,26 +91,41 @@ def run_step(parts: Parts, progress: Progress) -> StepReport:
         drop_groups_without_signal=policy.drop_groups_without_signal,
         mask_truncated=policy.mask_truncated,
     )
+    skipped = "no group has a signal"
     if batch.num_loss_tokens:
-        metrics |= learn(parts, progress, batch)
+        update_metrics, skipped = learn(parts, progress, batch)
+        metrics |= update_metrics
 
     with parts.timeline.phase("record"):
         parts.recorder.keep_rollouts(step, groups)
     progress.step = step
     metrics |= compute_timing_metrics(parts.timeline.take(), metrics["num_tokens"])
     return StepReport(
-        step=step, policy_version=progress.policy_version, metrics=metrics, dropped=dropped
+        step=step,
+        policy_version=progress.policy_version,
+        metrics=metrics,
+        dropped=dropped,
+        skipped=skipped,
     )
 
 
-def learn(parts: Parts, progress: Progress, batch: Batch) -> dict[str, float]:
-    """Update the policy, put it into the engines, and prove that they serve it."""
+def learn(parts: Parts, progress: Progress, batch: Batch) -> tuple[dict[str, float], str | None]:
+    """Update the policy, put it into the engines, and prove that they serve it.
+
+    Returns:
+        Metrics, and why the policy was left as it is, if it was.
+    """
     with parts.timeline.phase("update"):
         update = parts.learner.update(batch)
+    if update.skipped:
+        return dict(update.metrics), update.skipped
     progress.policy_version += 1
+    probe = batch.samples[0]
     with parts.timeline.phase("weight_push"):
-        push = parts.publisher.publish(progress.policy_version, probe=batch.samples[0])
-    return {**update.metrics, **push}
+        push = parts.publisher.publish(
+            progress.policy_version, probe=(*probe.prompt_ids, *probe.completion_ids)
+        )
+    return {**update.metrics, **push}, None
 
 
 def evaluate(parts: Parts, progress: Progress) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from grpo.algorithms.advantages import ScaleRewards
 from grpo.evaluation.scores import EvaluationResult
-from grpo.values import Batch, ScoredGroup, StepReport, TrainSample
+from grpo.values import Batch, ScoredGroup, StepReport
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +42,11 @@ class Update(Protocol):
         """By name."""
         ...
 
+    @property
+    def skipped(self) -> str | None:
+        """Why the weights were left alone; None when they were updated."""
+        ...
+
 
 class Learner(Protocol):
     """Improves the policy."""
@@ -54,7 +59,7 @@ class Learner(Protocol):
 class Publisher(Protocol):
     """Puts the learner's policy into the engines."""
 
-    def publish(self, policy_version: int, probe: TrainSample) -> Mapping[str, float]:
+    def publish(self, policy_version: int, probe: Sequence[int]) -> Mapping[str, float]:
         """Push the weights, prove on the probe that they landed, and report what it cost.
 
         Raises:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from grpo.learner.invariants import InvariantBroken
 from grpo.rollout.weights import WeightPayload
-from grpo.values import TrainSample, WeightPush
+from grpo.values import WeightPush
 
 
 class WeightSource(Protocol):
@@ -50,27 +50,30 @@ class ProvingPublisher:
         self._engines = engines
         self._max_difference = max_difference
 
-    def publish(self, policy_version: int, probe: TrainSample) -> Mapping[str, float]:
+    def publish(self, policy_version: int, probe: Sequence[int]) -> Mapping[str, float]:
         """Push the learner's weights and prove that every engine serves them.
 
         Args:
             policy_version: That the engines serve from now on.
-            probe: A completion to compare on.
+            probe: Token ids to compare log-probabilities on.
 
         Raises:
             InvariantBroken: An engine does not serve the learner's policy.
         """
         payload = self._source.publish()
         pushes = self._engines.publish(policy_version, payload)
-        difference = self.prove(probe.prompt_ids, probe.completion_ids)
+        difference = self.prove(probe)
         return {
             "push/megabytes": payload.num_bytes / 1e6,
             "push/engine_seconds": max(push.seconds for push in pushes),
             "push/probe_logprob_difference": difference,
         }
 
-    def prove(self, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> float:
-        """Compare log-probabilities of one completion.
+    def prove(self, probe: Sequence[int]) -> float:
+        """Compare log-probabilities of a known text, of every token but the first.
+
+        Args:
+            probe: Its token ids, at least two.
 
         Returns:
             The mean absolute difference of the engine that is furthest off, in nats.
@@ -78,17 +81,16 @@ class ProvingPublisher:
         Raises:
             InvariantBroken: It is more than rounding explains.
         """
-        token_ids = (*prompt_ids, *completion_ids)
-        expected = self._source.score(token_ids, len(prompt_ids))
+        expected = self._source.score(probe, 1)
         worst = 0.0
-        for index, found in enumerate(self._engines.score(token_ids, len(prompt_ids))):
+        for index, found in enumerate(self._engines.score(probe, 1)):
             difference = _mean_difference(expected, found)
             # A NaN is a breach too, so the comparison is for what is allowed.
             if not difference <= self._max_difference:
                 raise InvariantBroken(
                     "weights_landed",
                     f"engine {index} does not serve the learner's policy: its log-probabilities of "
-                    f"a known completion are off by {difference:.3g} on average, and "
+                    f"a known text are off by {difference:.3g} on average, and "
                     f"{self._max_difference:.3g} is the most that rounding explains. The weights "
                     "did not land whole, or the two sides compute differently (dtype, attention).",
                 )

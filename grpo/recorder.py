@@ -41,6 +41,7 @@ class RunRecorder:
         self._board = _open_tensorboard(directory) if tensorboard else None
         self._seconds: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
+        self._skipped: Counter[str] = Counter()
         self._steps = 0
         self._last_metrics: dict[str, float] = {}
         self._evaluations: list[EvaluationResult] = []
@@ -63,6 +64,7 @@ class RunRecorder:
         self._steps += 1
         self._last_metrics = dict(report.metrics)
         self._dropped.update(report.dropped)
+        self._skipped.update([report.skipped] if report.skipped else [])
         prefix = "time/"
         for name, value in report.metrics.items():
             if name.startswith(prefix) and name != "time/loop_overhead":
@@ -104,6 +106,7 @@ class RunRecorder:
             "seconds_to_first_step": self._laps.seconds,
             "step_seconds": {**self._seconds},
             "dropped": dict(self._dropped),
+            "steps_without_update": dict(self._skipped),
             "last_metrics": self._last_metrics,
             "held_out": self._summarise_scores(before, after) if after else {},
         }

@@ -17,11 +17,17 @@ from grpo.loop import train
 from grpo.preparation import Prepared, describe, prepare
 from grpo.protocols import Progress
 from grpo.recorder import RunRecorder
-from grpo.resuming import find_run, restore
+from grpo.resuming import find_run, read_progress
 from grpo.run_directory import RunDirectory
 from grpo.stopping import StopSignal
 from grpo.timing import Laps, Timeline
-from grpo.wiring import Machinery, make_collector, make_evaluator, make_parts
+from grpo.wiring import (
+    Machinery,
+    make_collector,
+    make_evaluator,
+    make_parts,
+    make_publisher,
+)
 
 
 def run_training(
@@ -45,18 +51,25 @@ def run_training(
     prepared = prepare(config)
     for line in describe(config, prepared):
         console.line(line)
-    directory, checkpoint = _open_directory(config, resume)
+    directory, checkpoint = _open_directory(config, resume, console)
     console.line(f"folder     {directory.path}")
     laps.lap("checks")
 
     timeline = Timeline(on_phase=console.phase)
     with _running(config, prepared, with_learner=True, lap=laps.lap, console=console) as machinery:
         assert machinery.learner is not None
-        progress = Progress()
-        if checkpoint is not None:
-            progress = restore(checkpoint, machinery, directory)
+        publisher = make_publisher(config, machinery)
+        probe = _choose_probe(prepared)
+        if checkpoint is None:
+            progress = Progress()
+            publisher.prove(probe)
+        else:
+            progress = read_progress(checkpoint)
+            machinery.learner.load(checkpoint)
+            publisher.publish(progress.policy_version, probe)
+            directory.forget_after(progress.step)
             console.line(f"resumed    from {checkpoint} after step {progress.step}")
-            laps.lap("checkpoint")
+        laps.lap("weights proved")
         recorder = RunRecorder(
             directory=directory,
             console=console,
@@ -69,6 +82,7 @@ def run_training(
                 config,
                 prepared,
                 machinery,
+                publisher=publisher,
                 recorder=recorder,
                 checkpointer=RunCheckpointer(
                     directory.checkpoints, machinery.learner, keep_last=config.keep_last
@@ -129,13 +143,21 @@ def _running(
         console.close()
 
 
-def _open_directory(config: RunConfig, resume: str | None) -> tuple[RunDirectory, Path | None]:
+def _open_directory(
+    config: RunConfig, resume: str | None, console: Console
+) -> tuple[RunDirectory, Path | None]:
     if resume is not None:
-        return find_run(config, resume)
+        return find_run(config, resume, warn=console.line)
     directory = RunDirectory.create(config.output_dir, config.run_name)
     directory.write_config(config)
     directory.write_json("environment.json", describe_environment())
     return directory, None
+
+
+def _choose_probe(prepared: Prepared) -> tuple[int, ...]:
+    """A text that engines and learner can be compared on before there is any completion."""
+    longest = max(prepared.prompts.values(), key=len)
+    return longest if len(longest) > 1 else longest * 2
 
 
 def _say_goodbye(console: Console, directory: RunDirectory, complete: bool) -> None:

@@ -190,9 +190,11 @@ class StepReport:
         policy_version: The version that the step produced.
         metrics: By name; see docs/metrics.md.
         dropped: How many rollouts were left out of the batch, by reason.
+        skipped: Why the policy was left as it is; None when it was updated.
     """
 
     step: int
     policy_version: int
     metrics: Mapping[str, float]
     dropped: Mapping[str, int] = field(default_factory=dict)
+    skipped: str | None = None

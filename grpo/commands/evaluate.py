@@ -47,8 +47,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    config, output = _resolve(args)
-    console = Console(steps=config.steps, to_stderr=args.json)
+    console = Console(to_stderr=args.json)
+    config, output = _resolve(args, console)
     from grpo.session import run_evaluation
 
     result, file = run_evaluation(config, console, output)
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _resolve(args: argparse.Namespace) -> tuple[RunConfig, Path]:
+def _resolve(args: argparse.Namespace, console: Console) -> tuple[RunConfig, Path]:
     folder = Path(args.config)
     if not folder.is_dir():
         config, _ = load_config(args.config, args.overrides)
@@ -68,7 +68,7 @@ def _resolve(args: argparse.Namespace) -> tuple[RunConfig, Path]:
     else:
         from grpo.checkpoints import latest_checkpoint
 
-        checkpoint = latest_checkpoint(folder)
+        checkpoint = latest_checkpoint(folder / "checkpoints", warn=console.line)
         if checkpoint is None:
             raise UserError(f"The run's folder {folder} has no whole checkpoint to evaluate.")
         file = str(folder / "config.yaml")

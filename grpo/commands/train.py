@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; 0 when all steps were made, 130 when the user stopped the run."""
     begun = time.perf_counter()
     config, notes = load_config(args.config, args.overrides)
-    console = Console(steps=config.steps, to_stderr=args.json)
+    console = Console(to_stderr=args.json, steps=config.steps)
     for note in notes:
         console.line(f"note: {note}")
     if args.dry_run:

@@ -44,6 +44,7 @@ class DataConfig(Section):
     revision: str | None = None
     """Hub only: a commit or tag; pin it to make a result repeatable."""
     columns: ColumnsConfig = ColumnsConfig()
+    """Which columns hold what."""
     verifier: str | None = None
     """A built-in name, `path/to/file.py:function` or `package.module:function`."""
     system_prompt: str | None = None
@@ -80,7 +81,9 @@ class EngineConfig(Section):
     """The vLLM engines; names as vLLM has them."""
 
     num_engines: Positive = 1
+    """Engines, each a Ray actor."""
     tensor_parallel_size: Positive = 1
+    """GPUs that one engine is spread over."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """`auto` is float32 on CPU and bfloat16 on GPU."""
     max_model_len: Positive | None = None
@@ -125,8 +128,11 @@ class RewardsConfig(Section):
     """What a verdict is worth. A submission that could not be verified has no reward at all."""
 
     correct: float = 1.0
+    """For a right answer."""
     incorrect: float = 0.0
+    """For a wrong answer; a graded score lies between the two."""
     no_answer: float = 0.0
+    """For a completion without an answer."""
     limit: float = 0.0
     """For a completion that ran into a limit of its own making (time, memory, size)."""
 
@@ -158,6 +164,7 @@ class EvaluationConfig(Section):
     temperature: Annotated[float, Field(ge=0)] = 1.0
     """0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus of sampling; 1 is off."""
     max_completion_length: Positive | None = None
     """By default as in training."""
 
@@ -186,6 +193,7 @@ class InvariantsConfig(Section):
     """The checks that run beside every step."""
 
     on_breach: Literal["stop", "warn"] = "stop"
+    """What a broken invariant does."""
     max_logprob_difference: Annotated[float, Field(gt=0)] | None = None
     """Largest mean |sampler - learner| log-probability; by default 1e-3 in float32 and 0.1 in
     bfloat16."""
@@ -197,7 +205,9 @@ class RunConfig(Section):
     run_name: str = "run"
     """Folder of the run inside `output_dir`."""
     output_dir: str = "runs"
+    """Folder that runs are kept in."""
     seed: NonNegative = 0
+    """Of everything random: sampling, the order of problems, intervals."""
     model: str
     """A folder in Hugging Face format, a hub id, or `embedded:quickstart`."""
     data: DataSets
@@ -206,6 +216,7 @@ class RunConfig(Section):
     steps: Positive = 100
     """Optimizer steps; each consumes `prompts_per_step` problems."""
     prompts_per_step: Positive = 16
+    """Problems drawn in a step."""
     num_generations: Annotated[int, Field(ge=2)] = 8
     """Completions sampled for each prompt: the group that advantages are normalised in."""
     max_prompt_length: Positive = 512
@@ -213,10 +224,13 @@ class RunConfig(Section):
     max_completion_length: Positive = 512
     """In tokens."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Of sampling in training; the learner divides its logits by the same."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus of sampling; 1 is off."""
     top_k: Annotated[int, Field(ge=-1)] | None = -1
     """-1, 0 and null all mean off."""
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Smallest probability sampled, relative to the highest; 0 is off."""
 
     loss_type: str = "dapo"
     """A preset of policy loss, reduction and advantage; see docs/algorithms.md."""
@@ -242,13 +256,21 @@ class RunConfig(Section):
     """Leave completions that hit `max_completion_length` out of the loss."""
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
+    """The highest rate of the schedule."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
+    """Course of the learning rate after the warm-up."""
     warmup_steps: NonNegative = 0
+    """Updates over which the learning rate rises."""
     adam_beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Decay of the first moment."""
     adam_beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    """Decay of the second moment."""
     adam_epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    """Added to AdamW's denominator."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Of matrices; never of biases and norms."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Longest gradient, over all parameters and ranks."""
     max_tokens_per_microbatch: Positive = 16384
     """Tokens, padding included, of one forward and backward pass."""
 
@@ -259,7 +281,9 @@ class RunConfig(Section):
     eval_steps: NonNegative = 0
     """Evaluate every so many steps; 0 only before and after training."""
     eval_before_train: bool = True
+    """Evaluate the untrained policy, to compare with."""
     report_to: tuple[Literal["tensorboard"], ...] = ("tensorboard",)
+    """Where metrics go besides `metrics.jsonl`."""
 
     rollout: EngineConfig = EngineConfig()
     learner: LearnerConfig = LearnerConfig()

@@ -12,7 +12,14 @@ def test_the_page_is_current():
     )
 
 
-def test_every_option_is_on_it_with_a_meaning_or_a_plain_name():
+def test_every_option_says_what_it_means():
+    for line in render().splitlines():
+        if line.startswith("| `") and line.count("|") == 4:
+            option, _, meaning = (cell.strip() for cell in line.strip("|").split("|"))
+            assert len(meaning) > 8, option
+
+
+def test_every_option_is_on_the_page():
     page = render()
     for option in known_options():
-        assert f"`{option.split('.')[-1]}`" in page or f"`{option}`" in page, option
+        assert f"`{option}`" in page or f"## `{option}`" in page, option

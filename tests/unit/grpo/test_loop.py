@@ -76,6 +76,7 @@ class Spy:
     reports: list = field(default_factory=list)
     batches: list = field(default_factory=list)
     metrics: dict = field(default_factory=lambda: {"loss": 0.0})
+    skipped: str | None = None
 
     def update(self, batch):
         self.events.append("update")
@@ -170,6 +171,14 @@ def test_groups_without_signal_make_no_update_and_no_version():
     assert "update" not in spy.events
     assert progress == Progress(step=1, policy_version=0)
     assert spy.reports[0].dropped == {"no_signal": 4}
+
+
+def test_an_update_that_was_skipped_is_not_published():
+    spy, progress = Spy(skipped="non-finite loss"), Progress()
+    train(make_parts(spy, ["right", "wrong"], steps=1), progress)
+    assert not any(event.startswith("publish") for event in spy.events)
+    assert progress == Progress(step=1, policy_version=0)
+    assert spy.reports[0].skipped == "non-finite loss"
 
 
 def test_what_is_not_verified_leaves_the_statistics_and_is_counted():

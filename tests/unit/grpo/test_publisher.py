@@ -5,17 +5,9 @@ import pytest
 
 from grpo.learner.invariants import InvariantBroken
 from grpo.publisher import ProvingPublisher
-from grpo.values import TrainSample, WeightPush
+from grpo.values import WeightPush
 
-PROBE = TrainSample(
-    problem_id="p",
-    member=0,
-    prompt_ids=(1, 2),
-    completion_ids=(3, 4),
-    sampler_logprobs=(-1.0, -1.0),
-    advantage=1.0,
-    policy_version=0,
-)
+PROBE = (1, 2, 3)
 
 
 class Source:
@@ -23,7 +15,7 @@ class Source:
         return SimpleNamespace(num_bytes=2_000_000)
 
     def score(self, token_ids, prompt_length):
-        assert (tuple(token_ids), prompt_length) == ((1, 2, 3, 4), 2)
+        assert (token_ids, prompt_length) == (PROBE, 1)
         return (-1.0, -2.0)
 
 

@@ -1,0 +1,85 @@
+"""Finds the run to go on with, and puts its parts back where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grpo.checkpoints import latest_checkpoint, read_state
+from grpo.config.schema import RunConfig
+from grpo.protocols import Progress
+from grpo.run_directory import RunDirectory
+from verifiers.errors import UserError
+
+# What may differ between a run and its continuation; anything else would make it another run.
+_FREE = frozenset(
+    {
+        "run_name", "output_dir", "steps", "save_steps", "keep_last", "eval_steps", "report_to",
+        "eval_before_train", "rollout", "learner", "verification", "ray", "max_tokens_per_microbatch",
+    }
+)  # fmt: skip
+
+
+def find_run(
+    config: RunConfig, given: str, warn: Callable[[str], None]
+) -> tuple[RunDirectory, Path]:
+    """Find a run's folder and its newest whole checkpoint.
+
+    Args:
+        config: Of the continuation.
+        given: The folder, or an empty string for the newest run of `config.run_name`.
+        warn: Told of damaged checkpoints that are passed over.
+
+    Raises:
+        UserError: There is no such run, no whole checkpoint, or the configurations disagree.
+    """
+    path = Path(given).expanduser() if given else _newest_run(config)
+    directory = RunDirectory(path)
+    if not (path / "config.yaml").is_file():
+        raise UserError(f"--resume {path}: this is not a run's folder, it has no config.yaml.")
+    _check_same_run(config, path / "config.yaml")
+    checkpoint = latest_checkpoint(directory.checkpoints, warn)
+    if checkpoint is None:
+        raise UserError(
+            f"--resume {path}: the run has no whole checkpoint to go on from. Start it anew without "
+            "--resume, with save_steps=N to have a checkpoint every N steps."
+        )
+    return directory, checkpoint
+
+
+def _newest_run(config: RunConfig) -> Path:
+    base = Path(config.output_dir).expanduser()
+    runs = [base / config.run_name, *base.glob(f"{config.run_name}-[0-9]*")]
+    runs = [run for run in runs if (run / "config.yaml").is_file()]
+    if not runs:
+        raise UserError(
+            f"--resume: there is no run called {config.run_name!r} in {base}. Name its folder "
+            "(--resume FOLDER), or set output_dir and run_name as they were."
+        )
+    return max(runs, key=lambda run: (run / "config.yaml").stat().st_mtime)
+
+
+def _check_same_run(config: RunConfig, file: Path) -> None:
+    old = yaml.safe_load(file.read_text(encoding="utf-8"))
+    new = config.model_dump(mode="json")
+    for name in sorted((set(old) | set(new)) - _FREE):
+        if old.get(name) != new.get(name):
+            raise UserError(
+                f"--resume: {name} is {_show(new.get(name))} now, but {_show(old.get(name))} in "
+                f"{file}. A run goes on with the configuration it was started with; set it back, or "
+                "start a new run."
+            )
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """Where a checkpoint stands."""
+    state = read_state(checkpoint)
+    return Progress(step=state["step"], policy_version=state["policy_version"])

@@ -1,0 +1,39 @@
+"""A user's own function as the verifier of a training run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+CONFIG = """
+run_name: mine
+model: embedded:quickstart
+data: {path: rows.jsonl, verifier: "my_checks.py:close_enough"}
+steps: 2
+prompts_per_step: 4
+num_generations: 4
+max_prompt_length: 32
+max_completion_length: 24
+verification: {num_workers: 1}
+"""
+
+
+def readme_verifier():
+    """The function that the README shows."""
+    (block,) = re.findall(r"```python\n(# my_checks\.py\n.*?)```", README.read_text(), re.DOTALL)
+    return block
+
+
+def test_the_readmes_verifier_trains(train, tmp_path):
+    (tmp_path / "my_checks.py").write_text(readme_verifier())
+    rows = [{"prompt": f"{a}+{a + 3}=", "answer": str(2 * a + 3)} for a in range(11, 40)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "run.yaml").write_text(CONFIG)
+    run = train(tmp_path / "runs", config="run.yaml", name="mine", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    for step in (1, 2):
+        rows = run.rollouts(step)
+        assert {row["verifier"] for row in rows} == {"my_checks.py:close_enough@1"}
+        assert all(row["reward"] in (0.0, 1.0) for row in rows)

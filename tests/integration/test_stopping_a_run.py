@@ -1,0 +1,122 @@
+"""Ctrl-C, SIGTERM and kill -9 in the middle of a run: what is saved, and what is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from grpo.checkpoints import latest_checkpoint
+
+START = [
+    sys.executable,
+    "-m",
+    "grpo.cli",
+    "train",
+    "configs/quickstart.yaml",
+    "eval_before_train=false",
+]
+
+
+@pytest.fixture
+def start(short, tmp_path):
+    """Start a long run in a process group of its own, as a terminal does, and wait for a step."""
+    started = []
+
+    def _start(*arguments, after="step 2/"):
+        process = subprocess.Popen(
+            [*START, *short, "steps=500", "save_steps=0", f"output_dir={tmp_path}", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if after in line:
+                break
+        else:
+            pytest.fail("the run ended by itself: " + "".join(lines))
+        return process, lines
+
+    yield _start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+
+
+def leftovers(marker):
+    """Processes that belong to the run: its children carry its environment."""
+    found = []
+    for process in psutil.process_iter(["name", "cmdline"]):
+        try:
+            if process.environ().get("VERIGRAD_TEST_RUN") == marker:
+                found.append((process.pid, process.info["name"]))
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def wait_until_gone(marker, seconds=40):
+    give_up = time.monotonic() + seconds
+    while (left := leftovers(marker)) and time.monotonic() < give_up:
+        time.sleep(0.5)
+    return left
+
+
+def labelled_containers():
+    listed = subprocess.run(
+        ["docker", "ps", "--all", "--quiet", "--filter", "label=verigrad"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(listed.stdout.split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_a_checkpoint_and_leaves_nothing(
+    start, short, train, tmp_path, monkeypatch, number
+):
+    marker = f"{tmp_path}"
+    monkeypatch.setenv("VERIGRAD_TEST_RUN", marker)
+    containers = labelled_containers()
+    process, lines = start()
+    os.killpg(process.pid, number)
+    rest, _ = process.communicate(timeout=120)
+    printed = "".join(lines) + rest
+    assert process.returncode == 130, printed
+    assert "--resume" in printed
+    assert "Traceback" not in printed
+    folder = tmp_path / "quickstart"
+    checkpoint = latest_checkpoint(folder / "checkpoints", warn=pytest.fail)
+    assert checkpoint is not None
+    assert wait_until_gone(marker) == []
+    assert labelled_containers() <= containers
+
+    if number == signal.SIGINT:
+        done_steps = int(checkpoint.name.removeprefix("checkpoint-"))
+        again = train(
+            tmp_path, *short, "eval_before_train=false", f"steps={done_steps + 1}", "--resume"
+        )
+        assert again.returncode == 0, again.stderr
+        assert again.metrics[-1]["step"] == done_steps + 1
+
+
+def test_kill_9_leaves_no_process_and_no_container(start, tmp_path, monkeypatch):
+    marker = f"{tmp_path}"
+    monkeypatch.setenv("VERIGRAD_TEST_RUN", marker)
+    containers = labelled_containers()
+    process, _ = start()
+    process.kill()
+    process.wait()
+    assert wait_until_gone(marker) == []
+    assert labelled_containers() <= containers

@@ -1,0 +1,142 @@
+"""What a short run of the quickstart leaves behind, and what holds in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from grpo.checkpoints import list_checkpoints, verify_checkpoint
+from grpo.config.schema import RunConfig
+from grpo.paths import find_model
+
+STEPS = 4
+GROUP = 4
+
+
+def test_the_summary_has_the_figures_of_the_closing_table(short_run):
+    summary = json.loads(short_run.stdout)
+    assert summary == json.loads((short_run.folder / "summary.json").read_text())
+    assert summary["complete"]
+    assert summary["steps"] == STEPS
+    for scores in summary["held_out"].values():
+        assert scores["num_problems"] == 8
+        for when in ("before", "after"):
+            for estimate in scores[when].values():
+                assert 0 <= estimate["low"] <= estimate["value"] <= estimate["high"] <= 1
+
+
+def test_the_first_step_is_on_policy_with_no_distance_to_the_reference(short_run):
+    first = short_run.metrics[0]
+    assert first["kl"] == pytest.approx(0.0, abs=1e-7)
+    assert first["ratio/mean"] == pytest.approx(1.0, abs=1e-6)
+    assert first["sampling/sampling_logp_difference/mean"] < 1e-4
+
+
+def test_later_steps_move_away_from_the_reference(short_run):
+    assert short_run.metrics[-1]["kl"] > 0
+
+
+def test_every_push_landed(short_run):
+    for row in short_run.metrics:
+        assert row["push/probe_logprob_difference"] < 1e-4
+    assert [row["policy_version"] for row in short_run.metrics] == [1, 2, 3, 4]
+
+
+def test_the_phases_of_a_step_add_up(short_run):
+    for row in short_run.metrics:
+        times = {name: value for name, value in row.items() if name.startswith("time/")}
+        assert times.pop("time/step") == pytest.approx(sum(times.values()))
+
+
+def test_every_rollout_is_on_disk_with_its_verdict(short_run):
+    for step in range(1, STEPS + 1):
+        rows = short_run.rollouts(step)
+        assert len(rows) == GROUP * GROUP
+        assert {row["verifier"] for row in rows} == {"math@1", "code@1"}
+        assert all(row["status"] in {"correct", "incorrect", "no_answer"} for row in rows)
+        assert len({row["seed"] for row in rows}) == len(rows)
+        for row in rows:
+            assert len(row["completion_ids"]) == len(row["logprobs"])
+            assert set(row["policy_versions"]) == {step - 1}
+
+
+def test_rewards_on_disk_are_the_verdicts(short_run):
+    rows = short_run.rollouts(1)
+    assert all(row["reward"] == float(row["status"] == "correct") for row in rows)
+    assert short_run.metrics[0]["reward"] == pytest.approx(
+        sum(row["reward"] for row in rows) / len(rows)
+    )
+
+
+def test_a_checkpoint_is_a_model_that_transformers_loads(short_run):
+    checkpoints = list_checkpoints(short_run.folder / "checkpoints")
+    assert [path.name for path in checkpoints] == ["checkpoint-2", "checkpoint-4"]
+    for path in checkpoints:
+        verify_checkpoint(path)
+    policy = checkpoints[-1] / "policy"
+    trained = AutoModelForCausalLM.from_pretrained(policy)
+    start = AutoModelForCausalLM.from_pretrained(find_model("embedded:quickstart"))
+    moved = [
+        not torch.equal(a, b) for a, b in zip(trained.parameters(), start.parameters(), strict=True)
+    ]
+    assert any(moved)
+    assert AutoTokenizer.from_pretrained(policy).chat_template
+
+
+def test_the_sampled_log_probabilities_are_the_policys(short_run):
+    model = AutoModelForCausalLM.from_pretrained(
+        find_model("embedded:quickstart"), dtype=torch.float32
+    )
+    for row in short_run.rollouts(1):
+        ids = torch.tensor([row["prompt_ids"] + row["completion_ids"]])
+        with torch.no_grad():
+            logits = model(ids).logits[0, len(row["prompt_ids"]) - 1 : -1]
+        logprobs = logits.log_softmax(-1).gather(1, ids[0, len(row["prompt_ids"]) :, None])
+        difference = (logprobs.squeeze(1) - torch.tensor(row["logprobs"])).abs().max()
+        assert difference < 1e-4
+
+
+def test_configuration_and_environment_are_kept(short_run):
+    config = yaml.safe_load((short_run.folder / "config.yaml").read_text())
+    assert RunConfig.model_validate(config).beta == 0.04
+    environment = json.loads((short_run.folder / "environment.json").read_text())
+    assert environment["packages"]["torch"].startswith("2.")
+
+
+def test_tensorboard_reads_the_metrics(short_run):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(short_run.folder / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("reward")] == list(range(1, STEPS + 1))
+    assert "heldout/maths/pass@1" in events.Tags()["scalars"]
+
+
+def test_a_resumed_run_is_the_run_that_was_never_stopped(train, short, short_run, tmp_path):
+    shutil.copytree(short_run.folder, tmp_path / "quickstart")
+    shutil.rmtree(tmp_path / "quickstart/checkpoints/checkpoint-4")
+    resumed = train(tmp_path, *short, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "after step 2" in resumed.stdout
+
+    for row, expected in zip(resumed.metrics, short_run.metrics, strict=True):
+        changing = ("time", "seconds", "tokens_per_second")
+        compared = {key for key in expected if not any(part in key for part in changing)}
+        assert {key: row[key] for key in compared} == {key: expected[key] for key in compared}
+    for step in (3, 4):
+        ours, theirs = resumed.rollouts(step), short_run.rollouts(step)
+        assert [row["logprobs"] for row in ours] == [row["logprobs"] for row in theirs]
+    weights = "checkpoints/checkpoint-4/policy/model.safetensors"
+    assert (resumed.folder / weights).read_bytes() == (short_run.folder / weights).read_bytes()
+
+
+def test_another_configuration_cannot_go_on_with_the_run(train, short, short_run):
+    done = train(short_run.folder.parent, *short, "learning_rate=1e-3", "--resume")
+    assert done.returncode == 2
+    assert "learning_rate" in done.stderr
+    assert "Traceback" not in done.stderr
