@@ -1,5 +1,4 @@
-"""The `code` verifier: a completion is right when its program passes the problem's tests in the
-sandbox."""
+"""The `code` verifier: right is a program that passes the problem's tests in the sandbox."""
 
 from __future__ import annotations
 
@@ -7,9 +6,11 @@ import atexit
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, Literal
 
-from sandbox.docker_pool import open_pool
+from sandbox.docker_pool import check_engine, open_pool
+from sandbox.engine import Engine
 from sandbox.errors import BadTest, SandboxUnavailable
 from sandbox.judge import TestReport, TestVerdict, judge
 from sandbox.limits import Limits
@@ -19,6 +20,8 @@ from sandbox.result import InfraCause
 from sandbox.suite import Suite, read_suite
 from verifiers.code_block import last_code_block
 from verifiers.errors import BadReference, UserError
+from verifiers.extraction import find_final_reply
+from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
 from verifiers.verdict import Reason, Status, Verdict
 
@@ -43,7 +46,7 @@ class CodeVerifier:
 
     Example:
         >>> verifier = CodeVerifier(pool_size=2)
-        >>> tests = [{"kind": "function", "function": "add", "args": [1, 2], "expected": 3}]
+        >>> tests = [{"kind": "function", "entry_point": "add", "args": [1, 2], "expected": 3}]
         >>> problem = Problem(
         ...     id="add", prompt="Write add.", verifier="code", reference=tests, source="doc:1"
         ... )
@@ -72,8 +75,8 @@ class CodeVerifier:
         Args:
             scoring: `all`: 1 when every test passes, else 0, and judging stops at the first that
                 fails. `fraction`: the share of tests that pass.
-            extract: `block`: the program is the completion's last fenced code block. `text`: it is
-                the whole completion.
+            extract: `block`: the program is the last fenced code block after any reasoning.
+                `text`: it is the whole completion.
             cpu_s: CPU seconds of one test, unless the problem says otherwise.
             wall_s: Wall seconds of one test; by default the larger of 3 times `cpu_s` and `cpu_s` +
                 4.
@@ -103,25 +106,34 @@ class CodeVerifier:
             raise UserError(f"The code verifier cannot be set up so: {error}.") from error
         self._lock = threading.Lock()
         self._pool: SandboxPool | None = None
+        self._engine_checked = False
         self._suites: dict[tuple[str, str], tuple[Any, Suite]] = {}
 
     def start(self) -> None:
         """Start the containers, with every check that can be made before the first program.
 
         Raises:
-            UserError: No program can be run here; the message says what to do.
+            SandboxUnavailable: No program can be run here; the message says what to do.
         """
-        try:
-            self._started()
-        except SandboxUnavailable as error:
-            raise UserError(str(error)) from error
+        self._started()
+
+    def examples(self) -> Sequence[Example]:
+        """Programs that must get their verdict before others are judged."""
+        tests = [{"kind": "function", "entry_point": "f", "args": [2], "expected": 3}]
+        programs = {"x + 1": Status.CORRECT, "x": Status.INCORRECT}
+        return [
+            Example.of(self.name, tests, self._as_completion(f"def f(x): return {body}\n"), status)
+            for body, status in programs.items()
+        ]
 
     def prepare(self, problem: Problem) -> None:
-        """Read the problem's tests.
+        """Read the problem's tests; the first time, also see whether programs can be run here.
 
         Raises:
             BadReference: They cannot be read, or ask for more than the sandbox grants.
+            SandboxUnavailable: No program can be run here; the message says what to do.
         """
+        self._check_engine_once()
         try:
             suite = self._suite(problem)
         except BadTest as error:
@@ -131,17 +143,16 @@ class CodeVerifier:
         granted = self._options.limits.memory_mb
         if suite.limits.memory_mb > granted:
             raise BadReference(
-                f"{problem.source}: problem {problem.id} asks for limits.memory_mb {suite.limits.memory_mb}, and the "
-                f"sandbox grants {granted}. Raise memory_mb of the code verifier."
+                f"{problem.source}: problem {problem.id} asks for limits.memory_mb "
+                f"{suite.limits.memory_mb}, and the sandbox grants {granted}. Raise memory_mb of "
+                "the code verifier."
             )
 
     def verify(self, submission: Submission) -> Verdict:
         """Run the completion's program on the problem's tests."""
-        program = submission.completion
-        if self._extract == "block":
-            program = last_code_block(submission.completion) or ""
-        if not program.strip():
-            return self._no_code(submission)
+        program = self._program(submission)
+        if isinstance(program, Reason):
+            return self._verdict(Status.NO_ANSWER, 0.0, program)
         if len(program) > MAX_PROGRAM_CHARS:
             return self._verdict(Status.LIMIT, 0.0, Reason.TOO_LONG, extracted=program[:1000])
         suite = self._suite(submission.problem)
@@ -187,9 +198,27 @@ class CodeVerifier:
             self._suites[key] = (problem.reference, suite)
         return suite
 
-    def _no_code(self, submission: Submission) -> Verdict:
-        reason = Reason.TRUNCATED if submission.truncated else Reason.NO_CODE
-        return self._verdict(Status.NO_ANSWER, 0.0, reason)
+    def _program(self, submission: Submission) -> str | Reason:
+        """The program of a completion, or why there is none."""
+        program: str | None = submission.completion
+        if self._extract == "block":
+            reply = find_final_reply(submission.completion)
+            if isinstance(reply, Reason):
+                return reply
+            program = last_code_block(reply)
+        if program is not None and program.strip():
+            return program
+        return Reason.TRUNCATED if submission.truncated else Reason.NO_CODE
+
+    def _as_completion(self, program: str) -> str:
+        return f"```python\n{program}```\n" if self._extract == "block" else program
+
+    def _check_engine_once(self) -> None:
+        with self._lock:
+            if self._pool is None and not self._engine_checked:
+                with closing(Engine()) as engine:
+                    check_engine(engine, self._options)
+                self._engine_checked = True
 
     def _from_reports(
         self, program: str, reports: Sequence[TestReport], num_tests: int, seconds: float

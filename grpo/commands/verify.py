@@ -185,10 +185,12 @@ def _print_verdict(identity: str, verdict: Verdict, *, as_json: bool, note: str 
 
 
 def _prepare(judge: Judge, problem: Problem) -> None:
-    """Stop for a row that lacks a column; a reference that cannot be read is a verdict of its own."""
+    """Stop for a row that a plug-in cannot take; an unreadable reference is a verdict of its own."""
     try:
         judge.prepare(problem)
     except BadReference as error:
+        if ":" in problem.verifier:
+            raise
         print(f"warning: {error}", file=sys.stderr)
 
 

@@ -83,6 +83,8 @@ class _Comparison:
         prediction = _only_item(prediction) if not isinstance(gold, Collection) else prediction
         if isinstance(prediction, Relation) and not isinstance(gold, Relation):
             return self.unwrap(gold, prediction)
+        if isinstance(prediction, Member) and isinstance(prediction.name, Symbol):
+            prediction = prediction.values
         match gold:
             case Quantity():
                 return self.quantity(gold, prediction)
@@ -326,7 +328,7 @@ def _is_name(answer: Answer) -> bool:
     match answer:
         case Quantity(Symbol(name), None):
             return name not in ("pi", "e", "oo")
-        case Quantity(Apply(op, (Symbol(),)), None):
+        case Quantity(Apply(op), None):
             return op[0] == "@"
         case Words():
             return True

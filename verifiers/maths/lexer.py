@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 from verifiers.maths.expressions import Number, Unreadable
+from verifiers.maths.units import is_symbol
 
 Kind = Literal["number", "command", "letter", "text", "mark"]
 MAX_TOKENS = 2000
@@ -99,13 +100,15 @@ def _read_word(word: str, spaced: bool) -> list[Token]:
 
 def _read_text(content: str, spaced: bool) -> list[Token]:
     """A text command that holds mathematics is mathematics: `\\text{27}`, `\\mathrm{e}`, `\\text{lcm}`."""
-    if len(content) == 1 and content.isalpha():
+    if content.lower() == "percent":
+        return [Token("command", "%", spaced)]
+    if len(content) == 1 and content.isalpha() and not is_symbol(content):
         return [Token("letter", content, spaced)]
     if content.lower() in WORDS:
         return [Token("command", WORDS[content.lower()], spaced)]
     if re.fullmatch(r"[-+]?\d+(?:\.\d+)?%?", content):
         return tokenize(content)
-    return [Token("text", content, spaced)] if content else []
+    return [Token("text", content, spaced)] if content.strip(" .,;:!") else []
 
 
 def _read_number(piece: str) -> Number:

@@ -89,7 +89,7 @@ def _apply(
         case "mul", _:
             return math.prod(values[1:], start=values[0])
         case "neg", [a]:
-            return -a
+            return n.number(0, 1) - a  # not `-a`: a negative zero as imaginary part changes the branch
         case "div", [a, b]:
             return a / b
         case "percent", [a]:
