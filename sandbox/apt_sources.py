@@ -15,8 +15,8 @@ class AptSource:
     """One mirror with one suite of it.
 
     Example:
-        >>> AptSource(uri="http://mirror.example/debian", suite="bookworm", components=("main",)).suite
-        'bookworm'
+        >>> AptSource(uri="http://mirror.example/debian", suite="bookworm",
+        components=("main",)).suite 'bookworm'
     """
 
     uri: str
@@ -31,7 +31,8 @@ def own_source(etc: Path) -> AptSource | None:
         etc: The folder that holds `os-release` and `apt/`.
 
     Returns:
-        The first configured source whose suite is the release's code name; None where there is none.
+        The first configured source whose suite is the release's code name; None where there is
+        none.
     """
     codename = _codename(etc / "os-release")
     sources = (source for source in _all_sources(etc / "apt") if source.suite == codename)

@@ -1,4 +1,4 @@
-"""Assert statements as calls and a condition: the program makes the calls, the condition is evaluated here.
+"""Assert statements as calls, which the program makes, and a condition, evaluated here.
 
 No test code is run, so there is nothing that a program could redefine, skip or leave early.
 """
@@ -15,7 +15,6 @@ from sandbox.expressions import FUNCTIONS, Evaluator, Unsupported, require_suppo
 from sandbox.result import Call
 
 CHECK_FUNCTION = "check"
-_KNOWN = frozenset({"isinstance", "type", *FUNCTIONS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,8 @@ class AssertTest:
         """Whether the condition is true for what the calls returned.
 
         Raises:
-            Exception: What the condition raises on such values, as the assert statement itself would have.
+            Exception: What the condition raises on such values, as the assert statement itself
+                would have.
         """
         known = dict(zip(self.nodes, values, strict=True))
         return truth(Evaluator(self.names, known).value(self.condition))
@@ -49,12 +49,14 @@ class AssertTest:
 def read_asserts(code: str, *, function: str | None = None) -> tuple[AssertTest, ...]:
     """Read test code that consists of asserts on one function's values.
 
-    Understood are `assert` statements, assignments, imports, and a function `check(candidate)` whose body is made of
-    these; loops over literals are unrolled. The tested function is the one that asserts call.
+    Understood are `assert` statements, assignments, imports, and a function `check(candidate)`
+    whose body is made of these; loops over literals are unrolled. The tested function is the one
+    that asserts call.
 
     Args:
         code: The test code.
-        function: Name of the function that the program defines; needed where the code calls it `candidate`.
+        function: Name of the function that the program defines; needed where the code calls it
+            `candidate`.
 
     Raises:
         BadTest: The code has something else; the message quotes it.
@@ -104,7 +106,7 @@ class _Reader:
     def _check_function(self, function: ast.FunctionDef) -> None:
         arguments = [one.arg for one in function.args.args]
         if len(arguments) != 1 or self._function is None:
-            raise BadTest("a check function needs one argument, and `function` beside the code")
+            raise BadTest("a check function needs one argument, and `entry_point` beside the code")
         self._aliases.add(arguments[0])
         self.read(function.body)
 
@@ -188,7 +190,7 @@ class _Reader:
             return False
         if self._function is not None:
             return function.id in self._aliases
-        return function.id not in _KNOWN
+        return function.id not in FUNCTIONS
 
     def _with_inlined(self, node: ast.expr) -> ast.expr:
         return _Inline(self._inlined).visit(node) if self._inlined else node
@@ -221,7 +223,7 @@ def _refused(node: ast.AST, why: Exception | None = None) -> BadTest:
     quoted = " ".join(ast.unparse(node).split())[:200]
     part = f" (because of {why})" if why is not None and str(why) not in quoted else ""
     return BadTest(
-        f"code holds something that cannot be judged outside the program: {quoted}{part}. Asserts may compare what the "
-        "tested function returns with literals; write other tests as `stdio` or `function` tests"
+        f"code holds something that cannot be judged outside the program: {quoted}{part}. Asserts "
+        "may compare what the tested function returns with literals; write other tests as `stdio` "
+        "or `function` tests"
     )
-

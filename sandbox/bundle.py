@@ -1,6 +1,7 @@
 """The supervisor's source, packed so that any image with a Python can run it.
 
-Sent into the container at start: an image can never hold a supervisor of another version than the judge's.
+Sent into the container at start: an image can never hold a supervisor of another version than the
+judge's.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ def allowed(act):
     return True
 
 def processes():
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if pid != os.getpid()]
 
 if allowed(lambda: socket.socket()):
     print("network sockets")
@@ -105,9 +106,10 @@ def require(reports: tuple[CanaryReport, ...]) -> None:
     if problems:
         raise SandboxUnavailable(
             Cause.LIMIT_NOT_ENFORCED,
-            "The Docker engine starts containers but does not enforce the sandbox's limits, so nothing is run in "
-            f"them. {'; '.join(problems)}. Look at the warnings of `docker info` (a rootless engine needs cgroup "
-            "delegation for memory and process limits), then try again: verigrad sandbox check",
+            "The Docker engine starts containers but does not enforce the sandbox's limits, so "
+            f"nothing is run in them. {'; '.join(problems)}. Look at the warnings of `docker info` "
+            "(a rootless engine needs cgroup delegation for memory and process limits), then try "
+            "again: verigrad sandbox check",
         )
 
 

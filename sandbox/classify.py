@@ -13,12 +13,13 @@ from sandbox.container.values import decode
 from sandbox.limits import Limits
 from sandbox.result import ExecResult, ExecStatus, Flag, InfraCause
 
-# A supervisor that was woken this much too late, or a program that was kept from running for this share of its wall
-# time, was on a machine too busy to time anything.
+# A supervisor that was woken this much too late, or a program that was kept from running for this
+# share of its wall time, was on a machine too busy to time anything.
 STALL_LATE_S = 0.25
 STALL_WAITING_SHARE = 0.3
 
 Facts = Mapping[str, Any]
+Found = tuple[ExecStatus, str]
 
 
 def classify_inputs(runs: Sequence[Facts], limits: Limits) -> tuple[ExecResult, ...]:
@@ -67,15 +68,26 @@ def _whole_run(facts: Facts, limits: Limits) -> ExecResult:
     return _result(facts, status, detail, infra=infra)
 
 
-def _status(facts: Facts, limits: Limits) -> tuple[ExecStatus, str]:
-    ended, code = facts["ended"], facts["code"]
-    if not facts["started"] and code == NEVER_STARTED:
-        return ExecStatus.IE, f"the program could not be started: {_text(facts['stderr'])[-500:]}"
-    if ended == "wall" and _stalled(facts, limits):
+def _status(facts: Facts, limits: Limits) -> Found:
+    """The first rule that applies."""
+    rules = (_not_judged, _over_limit, _failed)
+    return next((found for rule in rules if (found := rule(facts, limits))), (ExecStatus.OK, ""))
+
+
+def _not_judged(facts: Facts, limits: Limits) -> Found | None:
+    if not facts["started"] and facts["code"] == NEVER_STARTED:
+        why = _text(facts["stderr"])[-500:]
+        return ExecStatus.IE, f"the program could not be started: {why}"
+    if facts["ended"] == "wall" and _stalled(facts, limits):
         return ExecStatus.IE, (
             f"the machine stalled: late {facts['late_s']:.2f} s, kept waiting "
             f"{facts['waiting_s']:.2f} s, CPU {facts['cpu_s']:.2f} s"
         )
+    return None
+
+
+def _over_limit(facts: Facts, limits: Limits) -> Found | None:
+    ended, code = facts["ended"], facts["code"]
     if ended in ("output", "report"):
         return ExecStatus.OLE, f"more than {limits.stdout_kb} kB of output"
     if facts["oom_kills"] or (facts["no_memory"] and code != 0):
@@ -84,6 +96,11 @@ def _status(facts: Facts, limits: Limits) -> tuple[ExecStatus, str]:
         return ExecStatus.TLE, f"more than {limits.wall:g} s of wall time"
     if ended == "cpu" or code == -signal.SIGXCPU or facts["cpu_s"] >= limits.cpu_s:
         return ExecStatus.TLE, f"more than {limits.cpu_s:g} s of CPU time"
+    return None
+
+
+def _failed(facts: Facts, _limits: Limits) -> Found | None:
+    code = facts["code"]
     if not facts["started"]:
         return ExecStatus.CE, facts["not_compiled"] or f"the compiler ended with {code}"
     if code < 0:
@@ -91,7 +108,7 @@ def _status(facts: Facts, limits: Limits) -> tuple[ExecStatus, str]:
     if code > 0:
         last_line = _text(facts["stderr"]).strip().rpartition("\n")[2]
         return ExecStatus.RE, f"exit code {code}: {last_line[:300]}"
-    return ExecStatus.OK, ""
+    return None
 
 
 def _stalled(facts: Facts, limits: Limits) -> bool:

@@ -12,24 +12,26 @@ ComparerKind = Literal["lines", "tokens", "floats", "exact"]
 COMPARERS: tuple[ComparerKind, ...] = ("lines", "tokens", "floats", "exact")
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
-# Longer tokens are compared as text: no number that a judge expects is so long, and parsing one can be made costly.
+# Longer tokens are compared as text: no number that a judge expects is so long, and parsing one can
+# be made costly.
 _MAX_NUMBER_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparer:
-    """A rule for two texts.
+    r"""A rule for two texts.
 
     Attributes:
-        kind: `lines`: equal line by line, white space at line ends and blank lines at the end left out. `tokens`: equal
-            words, all white space alike. `floats`: as `tokens`, but where the expected word is written as a
-            floating-point number, one within the tolerance will do. `exact`: byte for byte.
+        kind: `lines`: equal line by line, white space at line ends and blank lines at the end left
+            out. `tokens`: equal words, all white space alike. `floats`: as `tokens`, but where the
+            expected word is written as a floating-point number, one within the tolerance will do.
+            `exact`: byte for byte.
         abs_tol: Absolute tolerance of `floats`.
         rel_tol: Relative tolerance of `floats`; meeting either is enough.
         ignore_case: Whether upper and lower case are alike; not for `exact`.
 
     Example:
-        >>> Comparer(kind="floats").same("0.3333333\\n", "0.33333333")
+        >>> Comparer(kind="floats").same("0.3333333\n", "0.33333333")
         True
     """
 
@@ -61,14 +63,13 @@ class Comparer:
         return _close(float(token), float(expected), self.abs_tol, self.rel_tol)
 
 
-def same_value(
-    value: Any, expected: Any, *, abs_tol: float = 1e-6, rel_tol: float = 1e-6
-) -> bool:
+def same_value(value: Any, expected: Any, *, abs_tol: float = 1e-6, rel_tol: float = 1e-6) -> bool:
     """Whether a returned value is the expected one.
 
-    A tuple equals a list of the same items, since JSON knows only lists. A `bool` never equals an `int`. Where a `float`
-    is expected, a number within the tolerance will do; where an `int` is expected, only that `int` does. NaN equals
-    nothing. A value of a foreign type (`Opaque`) equals nothing.
+    A tuple equals a list of the same items, since JSON knows only lists. A `bool` never equals an
+    `int`. Where a `float` is expected, a number within the tolerance will do; where an `int` is
+    expected, only that `int` does. NaN equals nothing. A value of a foreign type (`Opaque`) equals
+    nothing.
 
     Args:
         value: Of exact built-in types, as it came out of the sandbox.

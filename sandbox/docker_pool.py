@@ -43,9 +43,24 @@ def open_pool(options: SandboxOptions) -> SandboxPool:
         reaper.join()
         engine.close()
 
-    return SandboxPool(
-        lambda: Worker.start(engine, options, create_lock), options, on_close=close
-    )
+    return SandboxPool(lambda: Worker.start(engine, options, create_lock), options, on_close=close)
+
+
+def check_engine(engine: Engine, options: SandboxOptions) -> None:
+    """What can be known without starting a container, in milliseconds.
+
+    Raises:
+        SandboxUnavailable: The runtime is not registered, or the image is missing.
+    """
+    if options.runtime is not None and options.runtime not in engine.runtimes():
+        raise SandboxUnavailable(
+            Cause.NO_RUNTIME,
+            f"The Docker engine knows no runtime {options.runtime}, only "
+            f"{', '.join(engine.runtimes())}. Register it in /etc/docker/daemon.json and restart "
+            "the engine (for gVisor: sudo runsc install), or leave `runtime` out.",
+        )
+    if not engine.has_image(options.image):
+        raise missing_image(options.image)
 
 
 def check_sandbox(engine: Engine, options: SandboxOptions) -> tuple[CanaryReport, ...]:
@@ -54,15 +69,7 @@ def check_sandbox(engine: Engine, options: SandboxOptions) -> tuple[CanaryReport
     Raises:
         SandboxUnavailable: Something does not hold; the message says what to do.
     """
-    if options.runtime is not None and options.runtime not in engine.runtimes():
-        raise SandboxUnavailable(
-            Cause.NO_RUNTIME,
-            f"The Docker engine knows no runtime {options.runtime}, only {', '.join(engine.runtimes())}. Register it "
-            "in /etc/docker/daemon.json and restart the engine (for gVisor: sudo runsc install), or leave `runtime` "
-            "out.",
-        )
-    if not engine.has_image(options.image):
-        raise missing_image(options.image)
+    check_engine(engine, options)
     reap(engine)
     try:
         worker = Worker.start(engine, options, threading.Lock())
@@ -73,8 +80,9 @@ def check_sandbox(engine: Engine, options: SandboxOptions) -> tuple[CanaryReport
     except WorkerLost as error:
         raise SandboxUnavailable(
             Cause.START_FAILED,
-            f"A container of {options.image} does not start or does not answer: {error} Try it by hand: "
-            f"docker run --rm {options.image} python3 -c 'print(1)'; it needs Python 3.11 or newer.",
+            f"A container of {options.image} does not start or does not answer: {error} Try it by "
+            f"hand: docker run --rm {options.image} python3 -c 'print(1)'; it needs Python 3.11 or "
+            "newer.",
         ) from error
     require(reports)
     return reports
@@ -83,8 +91,9 @@ def check_sandbox(engine: Engine, options: SandboxOptions) -> tuple[CanaryReport
 def reap(engine: Engine) -> int:
     """Remove containers whose process is dead; returns how many.
 
-    A container goes by itself when its judge dies, so this finds something only after a crash of the engine or the
-    machine. Containers of processes on other machines, and of processes that live, are never touched.
+    A container goes by itself when its judge dies, so this finds something only after a crash of
+    the engine or the machine. Containers of processes on other machines, and of processes that
+    live, are never touched.
     """
     removed = 0
     for container in engine.list_labelled(LABEL):

@@ -12,6 +12,7 @@ from typing import Any
 import docker
 import docker.errors
 import requests.exceptions
+from docker.utils import kwargs_from_env
 
 from sandbox.errors import Cause, SandboxUnavailable
 
@@ -63,7 +64,11 @@ class Engine:
             self._client = docker.from_env(timeout=ENGINE_TIMEOUT_S, max_pool_size=32)
             self._api = self._client.api
             self._api.ping()
-        except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+        except (
+            docker.errors.DockerException,
+            requests.exceptions.RequestException,
+            OSError,
+        ) as error:
             raise _unreachable(error) from error
 
     def close(self) -> None:
@@ -150,7 +155,7 @@ class Engine:
         return str(created["Id"])
 
     def attach(self, container_id: str) -> socket.socket:
-        """Open the container's stdin, stdout and stderr as one multiplexed stream; do it before `start`."""
+        """Open stdin, stdout and stderr as one multiplexed stream; to be done before `start`."""
         params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
         stream = self._api.attach_socket(container_id, params=params)
         # Over a local socket and over TCP the SDK hands out a SocketIO around the socket.
@@ -199,7 +204,7 @@ ENGINE_ERRORS = (
 
 
 def _connection() -> dict[str, Any]:
-    return docker.utils.kwargs_from_env()
+    return {**kwargs_from_env()}
 
 
 def _unreachable(error: Exception) -> SandboxUnavailable:
@@ -213,6 +218,6 @@ def _unreachable(error: Exception) -> SandboxUnavailable:
     return SandboxUnavailable(
         Cause.NO_ENGINE,
         "No Docker engine answers, and model-written code is only run in containers. Start it "
-        "(sudo systemctl start docker, or sudo dockerd &), install it (apt-get install docker.io), or set "
-        f"DOCKER_HOST to one that runs. The connection said: {text}",
+        "(sudo systemctl start docker, or sudo dockerd &), install it (sudo apt-get install "
+        f"docker.io), or set DOCKER_HOST to one that runs. The connection said: {text}",
     )

@@ -17,7 +17,11 @@ class Cause(StrEnum):
     START_FAILED = "start_failed"
 
 
-class SandboxUnavailable(RuntimeError):
+class SandboxError(RuntimeError):
+    """Something that is not a program's fault keeps programs from being run."""
+
+
+class SandboxUnavailable(SandboxError):
     """No program can be run, and somebody has to do something about it.
 
     The message is one paragraph: what is missing, and the command that cures it.
@@ -31,11 +35,12 @@ class SandboxUnavailable(RuntimeError):
         return type(self), (self.cause, str(self))
 
 
-class WorkerLost(RuntimeError):
+class WorkerLost(SandboxError):
     """A container stopped answering in the middle of a job, or answered something else.
 
     Attributes:
-        kind: `died` (its stream ended), `late` (no answer in time) or `protocol` (an answer that does not fit).
+        kind: `died` (its stream ended), `late` (no answer in time), `protocol` (an answer that
+            does not fit) or `engine` (it could not be started).
     """
 
     def __init__(self, kind: str, message: str) -> None:

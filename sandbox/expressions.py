@@ -1,8 +1,9 @@
 """Evaluating a test's expressions over plain values, without running any code of it.
 
-Only literals, a few pure functions, arithmetic and comparisons are known; an expression with anything else is refused
-when the test is read. What a program returned is a plain value like any other, except that operations whose cost or
-size it could drive up (`*`, `**`, `<<`, `%` on text, ...) are refused on it.
+Only literals, a few pure functions, arithmetic and comparisons are known; an expression with
+anything else is refused when the test is read. What a program returned is a plain value like any
+other, except that operations whose cost or size it could drive up (`*`, `**`, `<<`, `%` on text,
+...) are refused on it.
 """
 
 from __future__ import annotations
@@ -20,20 +21,34 @@ class Unsupported(Exception):
     """The expression has a part that is not known here."""
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "all": all, "any": any, "bool": bool, "complex": complex, "dict": dict, "enumerate": enumerate,
-    "float": float, "frozenset": frozenset, "int": int, "len": len, "list": list, "max": max, "min": min,
-    "range": range, "reversed": reversed, "round": round, "set": set, "sorted": sorted, "str": str, "sum": sum,
-    "tuple": tuple, "zip": zip,
-    "math.isclose": math.isclose, "math.isnan": math.isnan, "math.isinf": math.isinf, "math.sqrt": math.sqrt,
-    "math.floor": math.floor, "math.ceil": math.ceil, "math.fabs": math.fabs,
-}  # fmt: skip
+def _identical(left: Any, right: Any) -> bool:
+    """`is`, for values that came from another process: meant for None, True and False."""
+    return type(left) is type(right) and bool(left == right)
+
+
+_BUILTINS = (
+    abs, all, any, bool, complex, dict, enumerate, float, frozenset, int, isinstance, len, list,
+    max, min, range, reversed, round, set, sorted, str, sum, tuple, type, zip,
+)  # fmt: skip
+_OF_MATH = (
+    math.isclose, math.isnan, math.isinf, math.sqrt, math.floor, math.ceil, math.fabs,
+)  # fmt: skip
+FUNCTIONS: dict[str, Callable[..., Any]] = {one.__name__: one for one in _BUILTINS} | {
+    f"math.{one.__name__}": one for one in _OF_MATH
+}
 CONSTANTS: dict[str, Any] = {
-    "math.pi": math.pi, "math.e": math.e, "math.inf": math.inf, "math.nan": math.nan,
-}  # fmt: skip
+    "math.pi": math.pi,
+    "math.e": math.e,
+    "math.inf": math.inf,
+    "math.nan": math.nan,
+}
 TYPES: dict[str, type] = {
-    one.__name__: one for one in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
-}  # fmt: skip
+    one.__name__: one
+    for one in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
+}
+# On what a program returned, these could be made to cost time or memory without limit.
+_NOT_ON_RESULTS = ("range", "str", "int")
+_NUM_ARGUMENTS = {"isinstance": 2, "type": 1}
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -65,19 +80,19 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge,
     ast.In: lambda item, container: item in container,
     ast.NotIn: lambda item, container: item not in container,
+    ast.Is: _identical,
+    ast.IsNot: lambda left, right: not _identical(left, right),
 }
 
 
 _PURE_NODES = (
-    ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Subscript, ast.Slice,
-    ast.Starred,
+    ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.BoolOp, ast.Compare,
+    ast.Subscript, ast.Slice, ast.Starred,
 )  # fmt: skip
-# On what a program returned, these could be made to cost time or memory without limit.
-_NOT_ON_RESULTS = ("range", "str", "int")
 
 
 def require_supported(node: ast.expr, names: Mapping[str, Any], known: Collection[int]) -> None:
-    """Check that an `Evaluator` knows every part of an expression, those too that it may never come to.
+    """Check that an `Evaluator` knows every part of an expression, even if it never comes to it.
 
     Args:
         node: The expression.
@@ -101,7 +116,7 @@ def require_supported(node: ast.expr, names: Mapping[str, Any], known: Collectio
         case ast.Call(func=func):
             name = ast.unparse(func)
             children = [*node.args, *(keyword.value for keyword in node.keywords)]
-            supported = _supported_call(node, name, _holds(node, known))
+            supported = _supported_call(node, name, on_results=_holds(node, known))
         case _:
             supported = isinstance(node, _PURE_NODES)
     if not supported:
@@ -111,11 +126,11 @@ def require_supported(node: ast.expr, names: Mapping[str, Any], known: Collectio
             require_supported(child, names, known)
 
 
-def _supported_call(node: ast.Call, name: str, on_results: bool) -> bool:
+def _supported_call(node: ast.Call, name: str, *, on_results: bool) -> bool:
     if any(keyword.arg is None for keyword in node.keywords):
         return False
-    if name in ("isinstance", "type"):
-        return len(node.args) == {"isinstance": 2, "type": 1}[name] and not node.keywords
+    if len(node.args) != _NUM_ARGUMENTS.get(name, len(node.args)):
+        return False
     return name in FUNCTIONS and not (on_results and name in _NOT_ON_RESULTS)
 
 
@@ -129,7 +144,7 @@ def truth(value: Any) -> bool:
 
 
 class Evaluator:
-    """Evaluates expressions, given values for names and for some nodes.
+    """Evaluates expressions that have passed `require_supported`.
 
     Args:
         names: Values of names.
@@ -141,51 +156,28 @@ class Evaluator:
         self._known = known
 
     def value(self, node: ast.expr) -> Any:
-        """The node's value; the expression must have passed `require_supported`.
-
-        Raises:
-            Exception: What Python itself raises for such values.
-        """
+        """The node's value; raises what Python itself raises for such values."""
         if id(node) in self._known:
             return self._known[id(node)]
-        match node:
-            case ast.Constant():
-                return node.value
-            case ast.Name(id=name):
-                return self._names[name] if name in self._names else TYPES[name]
-            case ast.Attribute():
-                return CONSTANTS[ast.unparse(node)]
-            case ast.List() | ast.Tuple() | ast.Set():
-                kind = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
-                return kind(self._items(node.elts))
-            case ast.Dict():
-                return self._dict(node)
-            case ast.UnaryOp(op=ast.Not()):
-                return not truth(self.value(node.operand))
-            case ast.UnaryOp():
-                return _UNARY[type(node.op)](self.value(node.operand))
-            case ast.BinOp(op=op):
-                operate = _BINARY.get(type(op)) or _COSTLY[type(op)]
-                return operate(self.value(node.left), self.value(node.right))
-            case ast.BoolOp():
-                return self._bool(node)
-            case ast.Compare():
-                return self._compare(node)
-            case ast.Call():
-                return self._call(node)
-            case ast.Subscript():
-                return self.value(node.value)[self._index(node.slice)]
-            case _:
-                raise Unsupported(ast.unparse(node))
+        return getattr(self, f"_{type(node).__name__.lower()}")(node)
 
-    def _items(self, nodes: list[ast.expr]) -> list[Any]:
-        items: list[Any] = []
-        for node in nodes:
-            if isinstance(node, ast.Starred):
-                items.extend(self.value(node.value))
-            else:
-                items.append(self.value(node))
-        return items
+    def _constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def _name(self, node: ast.Name) -> Any:
+        return self._names[node.id] if node.id in self._names else TYPES[node.id]
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        return CONSTANTS[ast.unparse(node)]
+
+    def _list(self, node: ast.List) -> list[Any]:
+        return self._items(node.elts)
+
+    def _tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
+        return tuple(self._items(node.elts))
+
+    def _set(self, node: ast.Set) -> set[Any]:
+        return set(self._items(node.elts))
 
     def _dict(self, node: ast.Dict) -> dict[Any, Any]:
         result: dict[Any, Any] = {}
@@ -196,7 +188,17 @@ class Evaluator:
                 result[self.value(key)] = self.value(item)
         return result
 
-    def _bool(self, node: ast.BoolOp) -> Any:
+    def _unaryop(self, node: ast.UnaryOp) -> Any:
+        operand = self.value(node.operand)
+        return (
+            not truth(operand) if isinstance(node.op, ast.Not) else _UNARY[type(node.op)](operand)
+        )
+
+    def _binop(self, node: ast.BinOp) -> Any:
+        operate = _BINARY.get(type(node.op)) or _COSTLY[type(node.op)]
+        return operate(self.value(node.left), self.value(node.right))
+
+    def _boolop(self, node: ast.BoolOp) -> Any:
         stop_at = isinstance(node.op, ast.Or)
         value: Any = None
         for operand in node.values:
@@ -209,32 +211,27 @@ class Evaluator:
         left = self.value(node.left)
         for kind, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node)
-            if isinstance(kind, (ast.Is, ast.IsNot)):
-                holds = _identical(left, right) is isinstance(kind, ast.Is)
-            else:
-                holds = bool(_COMPARE[type(kind)](left, right))
-            if not holds:
+            if not _COMPARE[type(kind)](left, right):
                 return False
             left = right
         return True
 
     def _call(self, node: ast.Call) -> Any:
-        name = ast.unparse(node.func)
-        arguments = self._items(node.args)
-        if name == "isinstance":
-            return isinstance(*arguments)
-        if name == "type":
-            return type(*arguments)
         keywords = {str(one.arg): self.value(one.value) for one in node.keywords}
-        return FUNCTIONS[name](*arguments, **keywords)
+        return FUNCTIONS[ast.unparse(node.func)](*self._items(node.args), **keywords)
 
-    def _index(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Slice):
-            ends = (node.lower, node.upper, node.step)
-            return slice(*[None if end is None else self.value(end) for end in ends])
-        return self.value(node)
+    def _subscript(self, node: ast.Subscript) -> Any:
+        return self.value(node.value)[self.value(node.slice)]
 
+    def _slice(self, node: ast.Slice) -> slice:
+        ends = (node.lower, node.upper, node.step)
+        return slice(*[None if end is None else self.value(end) for end in ends])
 
-def _identical(left: Any, right: Any) -> bool:
-    """`is`, for values that came from another process: meant for None, True and False."""
-    return type(left) is type(right) and bool(left == right)
+    def _items(self, nodes: list[ast.expr]) -> list[Any]:
+        items: list[Any] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                items.extend(self.value(node.value))
+            else:
+                items.append(self.value(node))
+        return items

@@ -16,7 +16,8 @@ from sandbox.apt_sources import AptSource, own_source
 from sandbox.engine import Engine
 from sandbox.errors import Cause, SandboxUnavailable
 
-# A change in what the image holds raises the tag, so that an old image is never taken for the new one.
+# A change in what the image holds raises the tag, so that an old image is never taken for the new
+# one.
 DEFAULT_IMAGE = "verigrad-sandbox:1"
 BASE_IMAGE = "python:3.12-slim"
 DOCKERFILE = f"""\
@@ -72,6 +73,10 @@ STRIPPED = (
 Report = Callable[[str], None]
 
 
+def _silent(_line: str) -> None:
+    """Report nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageState:
     """What `ensure_image` found or did.
@@ -92,12 +97,13 @@ def ensure_image(
     image: str = DEFAULT_IMAGE,
     *,
     rebuild: bool = False,
-    report: Report = lambda line: None,
+    report: Report = _silent,
 ) -> ImageState:
     """Make sure that the sandbox image exists; returns at once when it does.
 
-    A missing default image is built on the published Python image where a registry hands that out, else from this
-    machine's own Debian or Ubuntu packages. Any other image is only pulled: it belongs to the user.
+    A missing default image is built on the published Python image where a registry hands that out,
+    else from this machine's own Debian or Ubuntu packages. Any other image is only pulled: it
+    belongs to the user.
 
     Args:
         engine: Where the image must be.
@@ -106,7 +112,8 @@ def ensure_image(
         report: Receives a line of progress before each slow step.
 
     Raises:
-        SandboxUnavailable: It is missing and there is no way to get it; the message says what was tried.
+        SandboxUnavailable: It is missing and there is no way to get it; the message says what was
+            tried.
     """
     with _one_at_a_time():
         if not rebuild and engine.has_image(image):
@@ -126,8 +133,12 @@ def missing_image(image: str) -> SandboxUnavailable:
     if image == DEFAULT_IMAGE:
         cure = "Build it: verigrad sandbox build"
     else:
-        cure = f"Pull or build it: docker pull {image}; or use the default one: verigrad sandbox build"
-    return SandboxUnavailable(Cause.NO_IMAGE, f"The sandbox image {image} is not on this machine. {cure}")
+        cure = (
+            f"Pull or build it: docker pull {image}; or use the default one: verigrad sandbox build"
+        )
+    return SandboxUnavailable(
+        Cause.NO_IMAGE, f"The sandbox image {image} is not on this machine. {cure}"
+    )
 
 
 def _build_default(engine: Engine, report: Report) -> str:
@@ -183,8 +194,8 @@ def _debootstrap(source: AptSource, scratch: Path) -> None:
         tail = " ".join((done.stdout + done.stderr).split()[-60:])
         raise SandboxUnavailable(
             Cause.CANNOT_BUILD,
-            f"The sandbox image {DEFAULT_IMAGE} cannot be built: debootstrap of {source.suite} from "
-            f"{source.uri} failed: {tail}",
+            f"The sandbox image {DEFAULT_IMAGE} cannot be built: debootstrap of {source.suite} "
+            f"from {source.uri} failed: {tail}",
         )
 
 
@@ -199,7 +210,7 @@ def _archive(scratch: Path) -> Path:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Let one process of this user build at a time; the others find the image present afterwards."""
+    """Let one process of this user build at a time; the others then find the image present."""
     path = Path(tempfile.gettempdir()) / f"verigrad-image-{os.getuid()}.lock"
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -11,13 +11,14 @@ from sandbox.container.values import Opaque
 from sandbox.result import ExecResult, ExecStatus, Flag, InfraCause, Job
 from sandbox.suite import CallTest, StdioTest, Suite
 
-# So many inputs go into one job: the way there is paid once, and a wrong answer ends the program soon after.
+# So many inputs go into one job: the way there is paid once, and a wrong answer ends the program
+# soon after.
 INPUTS_PER_JOB = 16
 _BRIEF_CHARS = 120
 
 
 class TestVerdict(StrEnum):
-    """Verdict on one test, in the words of programming contests; `IE`: not judged, for no fault of the program."""
+    """Verdict on one test, in the words of programming contests; `IE`: it was not judged."""
 
     __test__ = False
 
@@ -76,7 +77,8 @@ def judge(pool: Runs, program: str, suite: Suite, *, stop_early: bool) -> tuple[
         stop_early: Leave out what comes after the first test that fails.
 
     Returns:
-        Reports in order of `index`; with `stop_early` maybe not of every test, but then with one that is not `AC`.
+        Reports in order of `index`; with `stop_early` maybe not of every test, but then with one
+        that is not `AC`.
     """
     source = f"{suite.preamble}\n{program}" if suite.preamble else program
     reports: list[TestReport] = []
@@ -88,9 +90,7 @@ def judge(pool: Runs, program: str, suite: Suite, *, stop_early: bool) -> tuple[
     return tuple(sorted(reports, key=lambda one: one.index))
 
 
-def _call_reports(
-    pool: Runs, source: str, suite: Suite, stop_early: bool
-) -> Iterator[TestReport]:
+def _call_reports(pool: Runs, source: str, suite: Suite, stop_early: bool) -> Iterator[TestReport]:
     """All calls of all tests are made by one process."""
     tests = [(i, test) for i, test in enumerate(suite.tests) if not isinstance(test, StdioTest)]
     if not tests:
@@ -114,7 +114,7 @@ def _judge_calls(index: int, test: CallTest, results: Sequence[ExecResult]) -> T
     values = [one.value for one in results]
     try:
         holds = test.holds(values)
-    except Exception as error:  # an assert's condition may raise on such values, as it would in the program
+    except Exception as error:  # noqa: BLE001 (on such values, as the assert itself would)
         why = f"{type(error).__name__}: {error}"
         return _report(index, TestVerdict.WA, f"{_brief(values)}: {why}"[:400], results)
     if holds:
@@ -122,9 +122,7 @@ def _judge_calls(index: int, test: CallTest, results: Sequence[ExecResult]) -> T
     return _report(index, TestVerdict.WA, f"returned {', '.join(map(_brief, values))}", results)
 
 
-def _stdio_reports(
-    pool: Runs, source: str, suite: Suite, stop_early: bool
-) -> Iterator[TestReport]:
+def _stdio_reports(pool: Runs, source: str, suite: Suite, stop_early: bool) -> Iterator[TestReport]:
     tests = [(i, test) for i, test in enumerate(suite.tests) if isinstance(test, StdioTest)]
     for start in range(0, len(tests), INPUTS_PER_JOB):
         chunk = tests[start : start + INPUTS_PER_JOB]

@@ -15,7 +15,8 @@ class Limits:
 
     Attributes:
         cpu_s: CPU seconds; what a verdict of TLE normally rests on.
-        wall_s: Wall seconds, for programs that sleep; None is the larger of 3 times `cpu_s` and `cpu_s` + 4.
+        wall_s: Wall seconds, for programs that sleep; None is the larger of 3 times `cpu_s` and
+            `cpu_s` + 4.
         memory_mb: Memory of all its processes together.
         stdout_kb: Output, and also returned values.
         stderr_kb: How much of the error output is kept; more is no fault.
@@ -38,7 +39,9 @@ class Limits:
             if getattr(self, name) <= 0:
                 raise ValueError(f"limits.{name} must be positive, not {getattr(self, name)}")
         if self.wall_s is not None and self.wall_s < self.cpu_s:
-            raise ValueError(f"limits.wall_s ({self.wall_s}) must not be below cpu_s ({self.cpu_s})")
+            raise ValueError(
+                f"limits.wall_s ({self.wall_s}) must not be below cpu_s ({self.cpu_s})"
+            )
 
     @property
     def wall(self) -> float:

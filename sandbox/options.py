@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from sandbox.image import DEFAULT_IMAGE
 from sandbox.limits import Limits
 
+MAX_DEFAULT_SIZE = 8
 # Loaded once a container, so that no program pays for its import.
 DEFAULT_PRELOAD = (
-    "numpy", "bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "itertools",
-    "math", "operator", "random", "re", "statistics", "string", "typing",
+    "numpy", "bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools",
+    "heapq", "itertools", "math", "operator", "random", "re", "statistics", "string", "typing",
 )  # fmt: skip
 
 
@@ -22,7 +23,7 @@ class SandboxOptions:
     Attributes:
         image: What programs run in: any image that has `python3` (3.11 or newer) on its path.
         runtime: Container runtime that the engine has registered; None is its default.
-        pool_size: Programs that run at the same time.
+        pool_size: Programs that run at the same time; by default one for each core, at most 8.
         spares: Containers that stand by, to take over from one that is retired.
         limits: What a program may use at most; a job may ask for less time, not for more memory.
         preload: Modules to load ahead; those that the image lacks are left out.
@@ -33,7 +34,7 @@ class SandboxOptions:
 
     image: str = DEFAULT_IMAGE
     runtime: str | None = None
-    pool_size: int = field(default_factory=lambda: os.cpu_count() or 1)
+    pool_size: int = field(default_factory=lambda: min(os.cpu_count() or 1, MAX_DEFAULT_SIZE))
     spares: int = 1
     limits: Limits = field(default_factory=Limits)
     preload: tuple[str, ...] = DEFAULT_PRELOAD

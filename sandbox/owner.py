@@ -62,7 +62,7 @@ class Owner:
             return None
 
     def gone(self) -> bool:
-        """Whether this process has certainly ended; one on another machine is never known to have."""
+        """Whether this process has ended for certain; of other machines' nothing is known."""
         me = Owner.this_process()
         if self.host != me.host:
             return False

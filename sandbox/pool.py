@@ -25,7 +25,8 @@ from sandbox.result import (
 MAX_TRIES = 3
 RETRY_PAUSE_S = 0.1
 LAUNCH_PAUSE_S = 0.5
-# The breaker: with more than this share of the last jobs lost, no container in stock is trusted any more.
+# The breaker: with more than this share of the last jobs lost, no container in stock is trusted any
+# more.
 BREAKER_WINDOW = 50
 BREAKER_MIN_JOBS = 20
 BREAKER_SHARE = 0.2
@@ -73,12 +74,12 @@ class PoolStats:
 
 
 class SandboxPool:
-    """Runs jobs from any number of threads on a fixed number of containers.
+    r"""Runs jobs from any number of threads on a fixed number of containers.
 
     Example:
         >>> pool = open_pool(SandboxOptions(pool_size=2))  # doctest: +SKIP
         >>> pool.run(Job(program="print(6 * 7)", inputs=(b"",)))[0].stdout  # doctest: +SKIP
-        b'42\\n'
+        b'42\n'
         >>> pool.close()  # doctest: +SKIP
     """
 
@@ -118,16 +119,16 @@ class SandboxPool:
     def run(self, job: Job) -> tuple[ExecResult, ...]:
         """Run a job; blocks while all containers are busy.
 
-        Trouble with the machine is tried again on another container; what remains is a result of status `IE`, never
-        an exception and never a verdict on the program.
+        Trouble with the machine is tried again on another container; what remains is a result of
+        status `IE`, never an exception and never a verdict on the program.
 
         Raises:
             ValueError: The job asks for more memory than the containers have.
         """
         if job.limits.memory_mb > self._options.limits.memory_mb:
             raise ValueError(
-                f"a job's memory_mb ({job.limits.memory_mb}) is above that of the sandbox's containers "
-                f"({self._options.limits.memory_mb}); raise limits.memory_mb of the sandbox"
+                f"a job's memory_mb ({job.limits.memory_mb}) is above that of the sandbox's "
+                f"containers ({self._options.limits.memory_mb}); raise limits.memory_mb there"
             )
         results = self._try_once(job, fresh=False)
         deaths = 0
@@ -206,7 +207,7 @@ class SandboxPool:
         return results
 
     def _take(self, *, fresh: bool) -> Runner | None:
-        """Wait for a container; None once the pool is closed, or the engine has been away for too long."""
+        """Wait for a container; None once the pool is closed, or the engine away for too long."""
         asked = time.monotonic()
         with self._changed:
             while not self._closed:
@@ -251,9 +252,7 @@ class SandboxPool:
                 self._fill()
             self._changed.notify_all()
 
-    def _count_job(
-        self, *, results: tuple[ExecResult, ...] = (), lost: str | None = None
-    ) -> None:
+    def _count_job(self, *, results: tuple[ExecResult, ...] = (), lost: str | None = None) -> None:
         with self._changed:
             self._recent.append(lost is not None)
             if lost is None:

@@ -95,8 +95,8 @@ class Job:
     Attributes:
         program: Python source.
         inputs: One run for each, with these bytes on stdin.
-        calls: All made in one process, in order; a call that takes the process down costs only itself, unless
-            `stop_early` is set.
+        calls: All made in one process, in order; a call that takes the process down costs only
+            itself, unless `stop_early` is set.
         limits: Of each run, or call.
         stop_early: Leave out what follows the first run that does not end well.
     """

@@ -28,7 +28,7 @@ class FrameStream:
 
     @property
     def complaint(self) -> str:
-        """The end of what the supervisor wrote to its error output: its traceback, if it died of one."""
+        """The end of the supervisor's error output: its traceback, if it died of one."""
         return self._complaint.decode("utf-8", "replace")
 
     def send(self, message: Any, *, timeout_s: float) -> None:

@@ -9,18 +9,18 @@ from typing import Any, cast
 
 from sandbox.asserts import AssertTest, read_asserts
 from sandbox.compare import COMPARERS, Comparer, same_value
-from sandbox.container.values import encode
+from sandbox.container.values import crosses
 from sandbox.errors import BadTest
 from sandbox.limits import Limits
 from sandbox.result import Call
 
-_SUITE_KEYS = ("tests", "function", "compare", "limits", "preamble")
-_COMPARE_KEYS = {"kind": "kind", "abs": "abs_tol", "rel": "rel_tol", "ignore_case": "ignore_case"}
+_SUITE_KEYS = ("tests", "kind", "entry_point", "compare", "limits", "preamble")
+_COMPARE_KEYS = ("kind", "abs", "rel", "ignore_case")
 _LIMIT_KEYS = ("cpu_s", "wall_s", "memory_mb", "stdout_kb")
 _TEST_KEYS = {
     "stdio": ("kind", "input", "output", "compare"),
-    "function": ("kind", "function", "args", "kwargs", "expected", "abs", "rel"),
-    "assert": ("kind", "code", "function"),
+    "function": ("kind", "entry_point", "args", "kwargs", "expected", "abs", "rel"),
+    "assert": ("kind", "code", "entry_point"),
 }
 
 
@@ -92,7 +92,8 @@ def read_suite(reference: Any, defaults: Limits) -> Suite:
         defaults: Limits where the reference names none.
 
     Raises:
-        BadTest: Something is missing, unknown or of the wrong type; the message names it by its path.
+        BadTest: Something is missing, unknown or of the wrong type; the message names it by its
+            path.
     """
     whole = {"tests": reference} if isinstance(reference, (list, tuple)) else reference
     _require_keys(whole, _SUITE_KEYS, "the reference")
@@ -100,10 +101,10 @@ def read_suite(reference: Any, defaults: Limits) -> Suite:
     if not isinstance(rows, (list, tuple)) or not rows:
         raise BadTest("tests must be a list with at least one test")
     comparer = _comparer(whole.get("compare", "lines"), "compare")
-    function = _optional_text(whole, "function", "function")
+    common = (whole.get("kind"), _optional_text(whole, "entry_point", "entry_point"))
     tests: list[Test] = []
     for index, row in enumerate(rows):
-        tests.extend(_tests(row, f"tests[{index}]", comparer, function))
+        tests.extend(_tests(row, f"tests[{index}]", comparer, *common))
     return Suite(
         tests=tuple(tests),
         limits=_limits(whole.get("limits", {}), defaults),
@@ -111,8 +112,10 @@ def read_suite(reference: Any, defaults: Limits) -> Suite:
     )
 
 
-def _tests(row: Any, where: str, comparer: Comparer, function: str | None) -> Sequence[Test]:
-    kind = row.get("kind") if isinstance(row, Mapping) else None
+def _tests(
+    row: Any, where: str, comparer: Comparer, kind: Any, function: str | None
+) -> Sequence[Test]:
+    kind = row.get("kind", kind) if isinstance(row, Mapping) else None
     if kind not in _TEST_KEYS:
         raise BadTest(f"{where}.kind must be one of {', '.join(_TEST_KEYS)}, not {kind!r}")
     _require_keys(row, _TEST_KEYS[kind], where)
@@ -122,7 +125,7 @@ def _tests(row: Any, where: str, comparer: Comparer, function: str | None) -> Se
         case "function":
             return [_function_test(row, where, function)]
         case _:
-            own = _optional_text(row, "function", f"{where}.function") or function
+            own = _optional_text(row, "entry_point", f"{where}.entry_point") or function
             try:
                 return read_asserts(_text(row, "code", f"{where}.code"), function=own)
             except BadTest as error:
@@ -143,9 +146,11 @@ def _stdio_test(row: Mapping[str, Any], where: str, comparer: Comparer) -> Stdio
 
 
 def _function_test(row: Mapping[str, Any], where: str, function: str | None) -> FunctionTest:
-    name = _optional_text(row, "function", f"{where}.function") or function
+    name = _optional_text(row, "entry_point", f"{where}.entry_point") or function
     if name is None:
-        raise BadTest(f"{where}.function is missing, and the reference has no `function` of its own")
+        raise BadTest(
+            f"{where}.entry_point is missing, and the reference has no `entry_point` of its own"
+        )
     arguments, keywords = row.get("args", []), row.get("kwargs", {})
     if not isinstance(arguments, (list, tuple)):
         raise BadTest(f"{where}.args must be a list of arguments, not {arguments!r:.40}")
@@ -155,7 +160,7 @@ def _function_test(row: Mapping[str, Any], where: str, function: str | None) -> 
         raise BadTest(f"{where}.expected is missing")
     call = Call(function=name, arguments=tuple(arguments), keywords=dict(keywords))
     for value in (*arguments, *keywords.values(), row["expected"]):
-        if '"opaque"' in repr(encode(value)).replace("'", '"'):
+        if not crosses(value):
             raise BadTest(f"{where} holds a value of a type that cannot cross: {value!r:.80}")
     return FunctionTest(
         call=call,
@@ -167,12 +172,19 @@ def _function_test(row: Mapping[str, Any], where: str, function: str | None) -> 
 
 def _comparer(value: Any, where: str) -> Comparer:
     fields = {"kind": value} if isinstance(value, str) else value
-    _require_keys(fields, tuple(_COMPARE_KEYS), where)
-    if fields.get("kind") not in COMPARERS:
-        raise BadTest(f"{where} must be one of {', '.join(COMPARERS)}, not {fields.get('kind')!r}")
-    for key in ("abs", "rel"):
-        _number(fields, key, 0.0, where)
-    return Comparer(**{_COMPARE_KEYS[key]: item for key, item in fields.items()})
+    _require_keys(fields, _COMPARE_KEYS, where)
+    kind = fields.get("kind")
+    if kind not in COMPARERS:
+        raise BadTest(f"{where} must be one of {', '.join(COMPARERS)}, not {kind!r}")
+    ignore_case = fields.get("ignore_case", False)
+    if not isinstance(ignore_case, bool):
+        raise BadTest(f"{where}.ignore_case must be true or false, not {ignore_case!r:.40}")
+    return Comparer(
+        kind=kind,
+        abs_tol=_number(fields, "abs", 1e-6, where),
+        rel_tol=_number(fields, "rel", 1e-6, where),
+        ignore_case=ignore_case,
+    )
 
 
 def _limits(value: Any, defaults: Limits) -> Limits:

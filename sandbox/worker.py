@@ -25,8 +25,8 @@ from sandbox.stream import FrameStream
 
 START_TIMEOUT_S = 60.0
 ANSWER_SLACK_S = 20.0
-# RLIMIT_NPROC counts a uid's processes over the whole host, so no two containers may share one. Below 65536: engines
-# that map users into a namespace offer no more.
+# RLIMIT_NPROC counts a uid's processes over the whole host, so no two containers may share one.
+# Below 65536: engines that map users into a namespace offer no more.
 FIRST_UID: Final = 20_000
 UIDS_PER_CONTAINER: Final = 100
 NUM_UID_RANGES: Final = 450
@@ -60,15 +60,14 @@ class Worker:
         self.missing_modules: tuple[str, ...] = ()
 
     @classmethod
-    def start(
-        cls, engine: Engine, options: SandboxOptions, create_lock: threading.Lock
-    ) -> Worker:
+    def start(cls, engine: Engine, options: SandboxOptions, create_lock: threading.Lock) -> Worker:
         """Start a container and wait until it can take a job.
 
         Args:
             engine: Where to start it.
             options: Its settings.
-            create_lock: Held while a uid range is chosen, so that two threads do not choose the same.
+            create_lock: Held while a uid range is chosen, so that two threads do not choose the
+                same.
 
         Raises:
             WorkerLost: The engine did not start it, or it ended or went silent before it was ready.
@@ -103,7 +102,8 @@ class Worker:
         """Run a job.
 
         Raises:
-            WorkerLost: The container is gone or does not answer as it must; it is of no further use.
+            WorkerLost: The container is gone or does not answer as it must; it is of no further
+                use.
         """
         self._jobs += 1
         limits = job.limits
@@ -128,7 +128,8 @@ class Worker:
 
     def close(self) -> None:
         """Remove the container."""
-        # Where the engine is away: the supervisor ends with its stream, and its container is removed by that.
+        # Where the engine is away: the supervisor ends with its stream, and its container is
+        # removed by that.
         with contextlib.suppress(*ENGINE_ERRORS):
             self._engine.remove(self.container_id)
         self._stream.close()

@@ -12,13 +12,15 @@ import sys
 import threading
 import traceback
 import types
+from pathlib import Path
 from typing import Any, NoReturn
 
 from sandbox.container import values
 
 REPORT_FD = 3
 PROGRAM_NAME = "main.py"
-# Exit code of a fork that failed before the program's first instruction; before that no program can choose a code.
+# Exit code of a fork that failed before the program's first instruction; before that no program can
+# choose a code.
 NEVER_STARTED = 70
 
 # Tags of the frames on the report pipe.
@@ -30,10 +32,15 @@ RAISED = b"E"
 NO_MEMORY = b"M"
 
 _REPORT_HEADER = struct.Struct(">cI")
+_STREAMS = (
+    ("stdin", "r", "surrogateescape"),
+    ("stdout", "w", "surrogateescape"),
+    ("stderr", "w", "backslashreplace"),
+)
 
 
 def run(uid: int, limits: dict[str, int], descriptors: list[int]) -> NoReturn:
-    """Become the user `uid` under the limits, then run the task; the only way out is the process's end.
+    """Become the user `uid` under the limits, then run the task, and end the process.
 
     Args:
         uid: The user, and group, to become.
@@ -42,8 +49,8 @@ def run(uid: int, limits: dict[str, int], descriptors: list[int]) -> NoReturn:
     """
     _take_places(descriptors)
     os.setsid()
-    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-        file.write("1000")  # when memory runs out, the kernel must take this process and not the supervisor
+    # When memory runs out, the kernel must take this process and not the supervisor.
+    Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
     for name, limit in limits.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
     os.setgroups([])
@@ -81,16 +88,14 @@ def _read_task(descriptor: int) -> dict[str, Any]:
 
 
 def _renew_interpreter() -> None:
-    """Give the program an interpreter as a fresh start would: own streams, no trace of this package."""
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
-    sys.stdout = sys.__stdout__ = open(
-        1, "w", encoding="utf-8", errors="surrogateescape", closefd=False
-    )
-    sys.stderr = sys.__stderr__ = open(
-        2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
-    )
+    """Give the program what a fresh interpreter has: own streams, no trace of this package."""
+    for number, (name, mode, errors) in enumerate(_STREAMS):
+        stream = os.fdopen(number, mode, encoding="utf-8", errors=errors, closefd=False)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
     sys.argv = [PROGRAM_NAME]
-    # Programs with honest large integers print more digits than the interpreter's default allows; CPU time is limited.
+    # Programs with honest large integers print more digits than the interpreter's default allows;
+    # CPU time is limited.
     sys.set_int_max_str_digits(0)
     for name in [name for name in sys.modules if name.split(".")[0] == "sandbox"]:
         del sys.modules[name]
@@ -114,13 +119,15 @@ def _main_module() -> types.ModuleType:
 def _execute(code: types.CodeType, main: types.ModuleType) -> int:
     """Run the module's body; returns the exit code that a Python process would have had."""
     try:
-        exec(code, main.__dict__)
+        exec(code, main.__dict__)  # noqa: S102 (what all of this is for)
     except SystemExit as stop:
         return _exit_code(stop)
-    except BaseException as error:  # whatever the program raised; it ends the program, as in any interpreter
+    except BaseException as error:  # noqa: BLE001 (it ends the program, as in any interpreter)
         if isinstance(error, MemoryError):
             _report(NO_MEMORY)
-        frames = error.__traceback__.tb_next if error.__traceback__ else None  # its own, not this function's
+        frames = (
+            error.__traceback__.tb_next if error.__traceback__ else None
+        )  # its own, not this function's
         traceback.print_exception(type(error), error, frames, limit=-20)
         return 1
     return 0
@@ -131,17 +138,18 @@ def _exit_code(stop: SystemExit) -> int:
         return 0
     if isinstance(stop.code, int):
         return stop.code & 0xFF
-    print(stop.code, file=sys.stderr)
+    sys.stderr.write(f"{stop.code}\n")
     return 1
 
 
 def _finish(exit_code: int) -> NoReturn:
     """End as an interpreter does: wait for threads, run exit functions, flush.
 
-    A full finalization would also take every module apart, which costs more than the typical program.
+    A full finalization would also take every module apart, which costs more than the typical
+    program.
     """
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 (as the interpreter does)
+    atexit._run_exitfuncs()  # noqa: SLF001 (as above)
     if not _flush() and exit_code == 0:
         exit_code = 120  # what the interpreter itself answers when the last flush fails
     os._exit(exit_code)
@@ -151,7 +159,7 @@ def _flush() -> bool:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except Exception:  # the program may have closed or replaced them with anything
+    except Exception:  # noqa: BLE001 (the program may have put anything in their place)
         return False
     return True
 
@@ -165,7 +173,7 @@ def _answer_calls(namespace: dict[str, Any], calls: list[list[Any]]) -> None:
                 **{key: values.decode(one) for key, one in keywords.items()},
             )
             payload = json.dumps(values.encode(result), separators=(",", ":"))
-        except BaseException as error:  # the call's failure is its result; the next call is made all the same
+        except BaseException as error:  # noqa: BLE001 (the call's result; the next one is made)
             _report(NO_MEMORY if isinstance(error, MemoryError) else RAISED, _describe(error))
         else:
             _report(VALUE, payload)
@@ -183,7 +191,7 @@ def _find(namespace: dict[str, Any], name: str) -> Any:
 def _describe(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"[:500]
-    except Exception:  # an exception's own __str__ may raise
+    except Exception:  # noqa: BLE001 (an exception's own __str__ may raise)
         return type(error).__name__
 
 

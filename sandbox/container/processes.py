@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable
+from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+# Of cgroup version 2 and 1.
+_OOM_FILES = (
+    Path("/sys/fs/cgroup/memory.events"),
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+)
 
 
 def process_ids() -> set[int]:
     """Every process in this container, zombies included."""
-    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+    return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
 
 
 def living(ids: Iterable[int]) -> set[int]:
@@ -34,13 +39,12 @@ def cpu_seconds(ids: Iterable[int]) -> float:
 
 
 def waiting_seconds(ids: Iterable[int]) -> float:
-    """How long threads of the processes were ready to run and were not let: a sick machine shows here."""
+    """How long threads of the processes were ready to run but kept waiting for a CPU."""
     total = 0
     for one in ids:
         try:
-            for thread in os.listdir(f"/proc/{one}/task"):
-                with open(f"/proc/{one}/task/{thread}/schedstat", "rb") as file:
-                    total += int(file.read().split()[1])
+            for thread in Path(f"/proc/{one}/task").iterdir():
+                total += int((thread / "schedstat").read_text("ascii").split()[1])
         except (OSError, IndexError):
             continue  # it ended meanwhile, or this kernel keeps no such figures
     return total / 1e9
@@ -50,20 +54,21 @@ def out_of_memory_kills() -> int:
     """How many processes the kernel has killed in this container because its memory was used up."""
     for path in _OOM_FILES:
         try:
-            with open(path, encoding="ascii") as file:
-                for line in file:
-                    if line.startswith("oom_kill "):
-                        return int(line.split()[1])
+            text = path.read_text("ascii")
         except OSError:
             continue  # the other cgroup version
+        for line in text.splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
     return 0
 
 
 def kill_user(uid: int, *, as_uid: int) -> None:
     """Kill every process of one user at once.
 
-    The effective uid is what gives the right to signal them; the real one must be a third user's, since a process
-    whose real uid is 0 or `uid` could also hit the supervisor, or be hit by the processes it kills.
+    The effective uid is what gives the right to signal them; the real one must be a third user's,
+    since a process whose real uid is 0 or `uid` could also hit the supervisor, or be hit by the
+    processes it kills.
     """
     os.setresuid(as_uid, uid, 0)
     try:
@@ -82,7 +87,7 @@ def _state(one: int) -> str | None:
 def _stat_fields(one: int) -> list[str] | None:
     """Fields of `/proc/<pid>/stat` from the third on; the second may hold spaces."""
     try:
-        with open(f"/proc/{one}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
+        text = Path(f"/proc/{one}/stat").read_text("utf-8", "replace")
     except OSError:
         return None
+    return text.rpartition(")")[2].split()

@@ -30,9 +30,7 @@ class Supervisor:
         """Answer jobs until the judge closes the channel."""
         while (job := wire.read_frame(CHANNEL_IN)) is not None:
             runs = self._run_calls(job) if job["kind"] == "calls" else self._run_inputs(job)
-            wire.write_frame(
-                CHANNEL_OUT, {"seq": job["seq"], "nonce": job["nonce"], "runs": runs}
-            )
+            wire.write_frame(CHANNEL_OUT, {"seq": job["seq"], "nonce": job["nonce"], "runs": runs})
 
     def _run_inputs(self, job: dict[str, Any]) -> list[dict[str, Any]]:
         runs: list[dict[str, Any]] = []
@@ -74,14 +72,14 @@ class Supervisor:
             os.close(descriptor)
         readers = (pipes[0][0], pipes[1][0], pipes[2][0])
         watched = Limits(**{name: limits[name] for name in Limits.__dataclass_fields__})
-        return Watch(
-            self._connection, readers, watched, self._baseline, (uid, self._killer)
-        ).run()
+        return Watch(self._connection, readers, watched, self._baseline, (uid, self._killer)).run()
 
 
 def main() -> None:
     """Start the zygote, say that this container is ready, serve."""
     config = wire.read_frame(CHANNEL_IN)
+    if config is None:
+        return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         try:
@@ -115,9 +113,9 @@ def _pipe() -> tuple[int, int]:
 
 
 def _memory_file(name: str, content: bytes) -> int:
-    """A file that holds the content, read from its start; a program's input is a file as on any judge's machine."""
+    """A file without a path that holds the content; to be read from its start."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
-    with open(descriptor, "wb", closefd=False) as file:
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.fchmod(descriptor, 0o444)
@@ -126,7 +124,8 @@ def _memory_file(name: str, content: bytes) -> int:
 
 def _resource_limits(limits: dict[str, Any], calls: int) -> dict[str, int]:
     return {
-        # A backstop well above the CPU limit: the kernel samples CPU time by ticks and may stop a program early.
+        # A backstop well above the CPU limit: the kernel samples CPU time by ticks and may stop a
+        # program early.
         "CPU": int((1.5 * limits["cpu_s"] + 1) * calls) + 1,
         "AS": limits["address_space_bytes"],
         "NPROC": limits["processes"],

@@ -1,19 +1,23 @@
 """Python values as JSON that keeps their exact types; no code is run to read them back.
 
-`None`, `bool`, `str`, small `int` and finite `float` are themselves. Everything else is `[tag, payload]`. An instance of
-a subclass is reduced to its built-in base, so that a redefined `__eq__` does not survive the crossing; a value of any
-other type becomes `Opaque`, of which only its type's name and its truth are known.
+`None`, `bool`, `str`, small `int` and finite `float` are themselves. Everything else is
+`[tag, payload]`. An instance of a subclass is reduced to its built-in base, so that a redefined
+`__eq__` does not survive the crossing; a value of any other type becomes `Opaque`, of which only
+its type's name and its truth are known.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 MAX_DEPTH = 100
-# Longer integers, in hexadecimal digits, do not cross: dividing two of them could keep the judge busy for seconds.
+# Longer integers, in hexadecimal digits, do not cross: dividing two of them could keep the judge
+# busy for seconds.
 MAX_INT_DIGITS = 1 << 17
 _EXACT_INT = 1 << 53
+_OPAQUE = "opaque"
 
 
 class Opaque:
@@ -33,7 +37,8 @@ class Opaque:
     def __eq__(self, other: object) -> bool:
         return False
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return id(self)
 
     def __repr__(self) -> str:
         return f"<{self.kind}>"
@@ -44,12 +49,20 @@ def encode(value: Any, depth: int = 0) -> Any:
     if value is None or value is True or value is False:
         return value
     if depth > MAX_DEPTH:
-        return ["opaque", ["nested too deep", None]]
-    # Classes are asked for their bases, not values for their `__class__`, which a value can lie about.
-    for base, encoder in _ENCODERS:
-        if issubclass(type(value), base):
-            return encoder(value, depth)
-    return _encode_other(value, depth)
+        return [_OPAQUE, ["nested too deep", None]]
+    # Classes are asked for their bases, not values for their `__class__`, which a value can lie
+    # about.
+    kind = type(value)
+    for base, encode_leaf in _LEAVES:
+        if issubclass(kind, base):
+            return encode_leaf(value)
+    for base, iterate in _COLLECTIONS:
+        if issubclass(kind, base):
+            return [base.__name__, [encode(item, depth + 1) for item in iterate(value)]]
+    if issubclass(kind, dict):
+        pairs = dict.items(value)
+        return ["dict", [[encode(key, depth + 1), encode(item, depth + 1)] for key, item in pairs]]
+    return _encode_foreign(value, depth)
 
 
 def decode(payload: Any, depth: int = 0) -> Any:
@@ -60,101 +73,99 @@ def decode(payload: Any, depth: int = 0) -> Any:
     """
     if payload is None or isinstance(payload, (bool, int, float, str)):
         return payload
-    if depth > MAX_DEPTH + 1 or not isinstance(payload, list) or len(payload) != 2:
-        raise ValueError("not an encoded value")
-    tag, body = payload
-    decoder = _DECODERS.get(tag) if isinstance(tag, str) else None
-    if decoder is None:
-        raise ValueError(f"unknown tag {tag!r:.40}")
+    if depth > MAX_DEPTH + 1:
+        raise ValueError("nested too deep")
     try:
-        return decoder(body, depth)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"malformed {tag}: {error}") from error
+        tag, body = payload
+        if tag in _DECODE_LEAF:
+            return _DECODE_LEAF[tag](body)
+        if tag == "dict":
+            return {decode(key, depth + 1): decode(item, depth + 1) for key, item in body}
+        return _DECODE_COLLECTION[tag](decode(item, depth + 1) for item in body)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not an encoded value: {error}") from error
 
 
-def _encode_int(value: int, depth: int) -> Any:
+def crosses(value: Any) -> bool:
+    """Whether a value comes out of `decode(encode(value))` as itself."""
+    return _is_transparent(encode(value))
+
+
+def _is_transparent(payload: Any) -> bool:
+    if not isinstance(payload, list):
+        return True
+    tag, body = payload
+    if tag == "dict":
+        return all(_is_transparent(part) for pair in body for part in pair)
+    return tag != _OPAQUE and (tag not in _DECODE_COLLECTION or all(map(_is_transparent, body)))
+
+
+def _encode_int(value: int) -> Any:
     exact = int.__index__(value)
     return exact if -_EXACT_INT < exact < _EXACT_INT else ["int", int.__format__(exact, "x")]
 
 
-def _encode_float(value: float, depth: int) -> Any:
+def _encode_float(value: float) -> Any:
     exact = float.__pos__(value)
     return exact if math.isfinite(exact) else ["float", float.__repr__(exact)]
 
 
-def _encode_complex(value: complex, depth: int) -> Any:
+def _encode_complex(value: complex) -> Any:
     exact = complex.__pos__(value)
-    return ["complex", [_encode_float(exact.real, depth), _encode_float(exact.imag, depth)]]
+    return ["complex", [float.hex(exact.real), float.hex(exact.imag)]]
 
 
-def _sequence(tag: str, iterate: Any) -> Any:
-    return lambda value, depth: [tag, [encode(item, depth + 1) for item in iterate(value)]]
-
-
-def _encode_dict(value: dict[Any, Any], depth: int) -> Any:
-    items = dict.items(value)
-    return ["dict", [[encode(key, depth + 1), encode(item, depth + 1)] for key, item in items]]
-
-
-def _encode_other(value: Any, depth: int) -> Any:
+def _encode_foreign(value: Any, depth: int) -> Any:
     kind = type(value)
-    if kind.__module__ == "numpy" and hasattr(kind, "item") and getattr(value, "ndim", None) == 0:
+    if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         scalar = value.item()
-        if isinstance(scalar, (bool, int, float, complex, str, bytes)):
+        if type(scalar) in (bool, int, float, complex, str, bytes):
             return encode(scalar, depth + 1)
     try:
         truth = bool(value)
-    except Exception:  # whatever a program's own __bool__ raises: then it has no truth value
+    except Exception:  # noqa: BLE001 (a program's own __bool__ raises what it likes)
         truth = None
-    return ["opaque", [str(kind.__name__)[:80], truth]]
+    return [_OPAQUE, [str(kind.__name__)[:80], truth]]
 
 
-_ENCODERS: tuple[tuple[type, Any], ...] = (
-    (int, _encode_int),
-    (float, _encode_float),
-    (str, lambda value, depth: str.__str__(value)),
-    (list, _sequence("list", list.__iter__)),
-    (tuple, _sequence("tuple", tuple.__iter__)),
-    (dict, _encode_dict),
-    (set, _sequence("set", set.__iter__)),
-    (frozenset, _sequence("frozenset", frozenset.__iter__)),
-    (complex, _encode_complex),
-    (bytes, lambda value, depth: ["bytes", bytes.hex(value)]),
-    (bytearray, lambda value, depth: ["bytearray", bytearray.hex(value)]),
-)
-
-
-def _items(body: Any, depth: int) -> list[Any]:
-    if not isinstance(body, list):
-        raise ValueError("not a list")
-    return [decode(item, depth + 1) for item in body]
-
-
-def _decode_int(body: Any, depth: int) -> int:
-    if not isinstance(body, str) or len(body) > MAX_INT_DIGITS:
-        raise ValueError("not a hexadecimal text, or too long a one")
+def _decode_int(body: str) -> int:
+    if len(body) > MAX_INT_DIGITS:
+        raise ValueError("an int with too many digits")
     return int(body, 16)
 
 
-def _decode_dict(body: Any, depth: int) -> dict[Any, Any]:
-    return dict(_items(pair, depth) for pair in body)
+def _decode_complex(body: Any) -> complex:
+    real, imaginary = body
+    return complex(float.fromhex(real), float.fromhex(imaginary))
 
 
-def _decode_opaque(body: Any, depth: int) -> Opaque:
+def _decode_opaque(body: Any) -> Opaque:
     kind, truth = body
     return Opaque(str(kind), None if truth is None else bool(truth))
 
 
-_DECODERS: dict[str, Any] = {
+_LEAVES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (int, _encode_int),
+    (float, _encode_float),
+    (str, str.__str__),
+    (complex, _encode_complex),
+    (bytes, lambda value: ["bytes", bytes.hex(value)]),
+    (bytearray, lambda value: ["bytearray", bytearray.hex(value)]),
+)
+_COLLECTIONS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (list, list.__iter__),
+    (tuple, tuple.__iter__),
+    (set, set.__iter__),
+    (frozenset, frozenset.__iter__),
+)
+_DECODE_LEAF: dict[str, Callable[[Any], Any]] = {
     "int": _decode_int,
-    "float": lambda body, depth: float(body),
-    "complex": lambda body, depth: complex(*_items(body, depth)),
-    "list": _items,
-    "tuple": lambda body, depth: tuple(_items(body, depth)),
-    "dict": _decode_dict,
-    "set": lambda body, depth: set(_items(body, depth)),
-    "frozenset": lambda body, depth: frozenset(_items(body, depth)),
-    "bytes": lambda body, depth: bytes.fromhex(body),
-    "bytearray": lambda body, depth: bytearray.fromhex(body),
-    "opaque": _decode_opaque,
+    "float": float,
+    "complex": _decode_complex,
+    "bytes": bytes.fromhex,
+    "bytearray": bytearray.fromhex,
+    _OPAQUE: _decode_opaque,
+}
+_DECODE_COLLECTION: dict[str, Callable[[Any], Any]] = {
+    base.__name__: base for base, _ in _COLLECTIONS
 }

@@ -47,7 +47,8 @@ class Facts:
         no_memory: Whether the program's body ended with a MemoryError.
         answers: One `[tag, payload]` for each call that came back.
         late_s: By how much this process itself was woken too late, at most.
-        waiting_s: How long threads of a program that ran out of wall time were ready to run but were not let.
+        waiting_s: How long threads of a program that ran out of wall time were ready to run but
+            were not let.
         oom_kills: Processes that the kernel killed for memory.
         leftover: Processes alive after the program's own end.
         dirty: Whether some of them could not be removed.
@@ -73,7 +74,15 @@ class Facts:
 
 
 class Watch:
-    """One program from its fork to the removal of its last process."""
+    """One program from its fork to the removal of its last process.
+
+    Args:
+        zygote: Tells of the program's end.
+        outputs: Reading ends of its stdout, stderr and report pipe; closed here.
+        limits: Its limits.
+        baseline: The processes that are not its own.
+        users: The program's uid, and the uid that may kill it.
+    """
 
     def __init__(
         self,
@@ -83,13 +92,6 @@ class Watch:
         baseline: set[int],
         users: tuple[int, int],
     ) -> None:
-        """Args:
-        zygote: Tells of the program's end.
-        outputs: Reading ends of its stdout, stderr and report pipe; closed here.
-        limits: Its limits.
-        baseline: The processes that are not its own.
-        users: The program's uid, and the uid that may kill it.
-        """
         self._zygote = zygote
         self._stdout, self._stderr, self._report = outputs
         self._limits = limits

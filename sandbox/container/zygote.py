@@ -1,7 +1,7 @@
 """The parent of every program: libraries loaded, and no knowledge of any job.
 
-A program's memory is a copy of its parent's. A parent that had seen other programs would hand them on, so this process
-learns a user id and limits, and passes descriptors it never reads.
+A program's memory is a copy of its parent's. A parent that had seen other programs would hand them
+on, so this process learns a user id and limits, and passes descriptors it never reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def main(connection: socket.socket, preload: list[str]) -> NoReturn:
     _cut_channel(connection)
     missing = _preload(preload)
     gc.collect()
-    gc.freeze()  # keeps later collections from writing to, and so copying, the pages shared with every program
+    # Keeps later collections from writing to, and so copying, the pages that all programs share.
+    gc.freeze()
     connection.send(json.dumps({"missing": missing}).encode())
     while True:
         request, descriptors, _, _ = socket.recv_fds(connection, 4096, 8)
@@ -37,7 +38,7 @@ def _serve(connection: socket.socket, request: dict[str, Any], descriptors: list
     if child == 0:
         try:
             candidate.run(request["uid"], request["limits"], descriptors)
-        except BaseException:  # a fork must never come back into this loop
+        except BaseException:  # noqa: BLE001 (a fork must never come back into this loop)
             traceback.print_exc()
         finally:
             os._exit(candidate.NEVER_STARTED)
@@ -53,13 +54,16 @@ def _serve(connection: socket.socket, request: dict[str, Any], descriptors: list
 
 
 def _cut_channel(connection: socket.socket) -> None:
-    """Occupy the low descriptors and close the rest: no program may inherit the way to the judge."""
+    """Occupy the low descriptors, close the rest: no program may inherit the way to the judge."""
     keep = connection.fileno()
     null = os.open("/dev/null", os.O_RDWR)
     for place in range(5):
         if place != keep:
             os.dup2(null, place)
-    for descriptor in {int(name) for name in os.listdir("/proc/self/fd")} - {*range(5), keep}:
+    for descriptor in {int(entry.name) for entry in os.scandir("/proc/self/fd")} - {
+        *range(5),
+        keep,
+    }:
         try:
             os.close(descriptor)
         except OSError:
