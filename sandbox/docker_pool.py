@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import closing
 
 from sandbox.canary import CanaryReport, require, run_canaries
 from sandbox.engine import ENGINE_ERRORS, Engine
@@ -71,12 +72,20 @@ def check_sandbox(engine: Engine, options: SandboxOptions) -> tuple[CanaryReport
     """
     check_engine(engine, options)
     reap(engine)
+    with closing(start_worker(engine, options)) as worker:
+        reports = run_canaries(worker, options.limits)
+    require(reports)
+    return reports
+
+
+def start_worker(engine: Engine, options: SandboxOptions) -> Worker:
+    """Start one container, for a caller that has no use for a pool.
+
+    Raises:
+        SandboxUnavailable: It does not start, or does not answer.
+    """
     try:
-        worker = Worker.start(engine, options, threading.Lock())
-        try:
-            reports = run_canaries(worker, options.limits)
-        finally:
-            worker.close()
+        return Worker.start(engine, options, threading.Lock())
     except WorkerLost as error:
         raise SandboxUnavailable(
             Cause.START_FAILED,
@@ -84,8 +93,6 @@ def check_sandbox(engine: Engine, options: SandboxOptions) -> tuple[CanaryReport
             f"hand: docker run --rm {options.image} python3 -c 'print(1)'; it needs Python 3.11 or "
             "newer.",
         ) from error
-    require(reports)
-    return reports
 
 
 def reap(engine: Engine) -> int:
