@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,57 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"{_NO_DATA} {folder}; set VERIGRAD_DATA to a folder that has it")
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_policy(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A function that gives the folder of a random policy of 0.1 M parameters and 128 words.
+
+    Token 0 is padding, 1 the end, 2 unknown; the output head is tied to the embedding or not.
+    """
+
+    @cache
+    def write(*, tied: bool) -> Path:
+        folder = tmp_path_factory.mktemp("tied" if tied else "untied")
+        _write_tiny_policy(folder, tied=tied)
+        return folder
+
+    return write
+
+
+def _write_tiny_policy(folder: Path, *, tied: bool) -> None:
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    from grpo.seeding import seed_everything
+
+    words = ["<pad>", "<eos>", "<unk>", *(f"w{i}" for i in range(3, 128))]
+    model = models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    config = Qwen2Config(
+        vocab_size=len(words),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+        tie_word_embeddings=tied,
+        # The defaults would be tokens that this vocabulary does not have.
+        bos_token_id=None,
+        eos_token_id=1,
+        pad_token_id=0,
+        # Ten times the usual spread: otherwise every distribution is nearly flat.
+        initializer_range=0.2,
+    )
+    with torch.random.fork_rng():
+        seed_everything(0)
+        Qwen2ForCausalLM(config).save_pretrained(folder)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

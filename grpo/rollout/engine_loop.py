@@ -40,7 +40,7 @@ class EngineLoop:
         self._outboxes: dict[str, deque[Completion]] = {}
         self._scorings: dict[str, Future[Completion]] = {}
         self._engine: Engine | None = None
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
         self._progress = 0
         self._num_generated = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -166,6 +166,7 @@ class EngineLoop:
             while self._run_commands(engine):
                 if engine.num_unfinished:
                     self._step(engine)
+            self._fail(EngineFailed("The engine was closed."))
         except BaseException as error:  # noqa: BLE001 - raised again in every thread that waits
             self._fail(error)
         finally:
@@ -205,22 +206,27 @@ class EngineLoop:
             self.put(completions)
 
     def _fail(self, error: BaseException) -> None:
+        """Give everybody who waits, and everybody who comes later, the reason."""
+        failure = _name_failure(error)
         with self._changed:
-            self._failure = error
+            self._failure = failure
             waiting: list[Future[Any]] = list(self._scorings.values())
             self._scorings.clear()
             while not self._commands.empty():
                 if (entry := self._commands.get()) is not None:
                     waiting.append(entry[1])
             for future in waiting:
-                future.set_exception(error)
+                future.set_exception(failure)
             self._changed.notify_all()
 
     def _raise_failure(self) -> None:
-        if self._failure is None:
-            return
-        if isinstance(self._failure, RolloutError | UserError):
+        if self._failure is not None:
             raise self._failure
-        raise EngineFailed(
-            f"vLLM raised {type(self._failure).__name__}: {self._failure}"
-        ) from self._failure
+
+
+def _name_failure(error: BaseException) -> Exception:
+    if isinstance(error, RolloutError | UserError):
+        return error
+    failure = EngineFailed(f"vLLM raised {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

@@ -124,8 +124,12 @@ def compute_checksum(buffer: np.ndarray) -> str:
 
 
 def _view(flat: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    if not spec.num_bytes:
+        # torch gives an empty slice a stride that it then refuses to reinterpret.
+        return torch.empty(spec.shape, dtype=dtype)
     part = flat[spec.offset : spec.offset + spec.num_bytes]
-    return part.view(getattr(torch, spec.dtype)).view(spec.shape)
+    return part.view(dtype).view(spec.shape)
 
 
 def _as_tensor(buffer: np.ndarray) -> torch.Tensor:
