@@ -78,9 +78,9 @@ def estimate_kl(
     """Estimate KL(policy || reference) at every sampled token.
 
     Args:
-        logprobs: Under the policy being trained; carries the gradient.
+        logprobs_N: Under the policy being trained; carries the gradient.
         reference_logprobs_N: Under the reference.
-        old_logprobs: Under the policy that the samples stand for.
+        old_logprobs_N: Under the policy that the samples stand for.
         estimator: A key of `KL_ESTIMATORS`.
 
     Raises:

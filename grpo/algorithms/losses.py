@@ -85,7 +85,7 @@ def ppo_clip(
 def gspo(
     tokens: PolicyTokens, *, epsilon: float, epsilon_high: float, delta: float | None
 ) -> TokenLoss:
-    """The clipped surrogate on one ratio a sequence, the geometric mean of its tokens' (2507.18071).
+    """The clipped surrogate on one ratio a sequence, its tokens' geometric mean (2507.18071).
 
     Every token of a sequence gets the sequence's value, so only a mean over sequences gives the
     published objective.

@@ -1,0 +1,192 @@
+"""Split a batch into micro-batches by tokens, and micro-batches over ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from grpo.algorithms.reductions import compute_token_weights
+from grpo.values import TrainSample
+from verifiers.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedSample:
+    """A sample with the weight of each of its tokens in the global loss.
+
+    Attributes:
+        sample: The completion.
+        token_weight: What one of its tokens counts; see `grpo.algorithms.reductions`.
+    """
+
+    sample: TrainSample
+    token_weight: float
+
+
+MicroBatch = tuple[WeightedSample, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatchTensors:
+    """A micro-batch as the model takes it.
+
+    B rows of T positions, padded on the right; N loss tokens, laid end to end in row order.
+
+    Attributes:
+        input_ids: Token ids, shape B, T.
+        positions: Index into the flattened B * T positions of the token before each loss token,
+            shape N.
+        targets: The loss tokens' ids, shape N.
+        sequence: The row of each loss token, shape N.
+        advantages: The row's advantage for each loss token, shape N.
+        weights: What each loss token counts in the global loss, shape N.
+        sampler_logprobs: What the sampler said of each loss token, shape N.
+    """
+
+    input_ids: Tensor
+    positions: Tensor
+    targets: Tensor
+    sequence: Tensor
+    advantages: Tensor
+    weights: Tensor
+    sampler_logprobs: Tensor
+
+
+def weigh_samples(
+    samples: Sequence[TrainSample], *, reduction: str, max_completion_length: int
+) -> list[WeightedSample]:
+    """Give every sample of the global batch its token weight; those without loss tokens leave.
+
+    Args:
+        samples: The whole batch, over all ranks.
+        reduction: A key of `REDUCTIONS`.
+        max_completion_length: The constant of the reduction `constant`.
+    """
+    weights = compute_token_weights(
+        [sample.num_loss_tokens for sample in samples],
+        reduction=reduction,
+        max_completion_length=max_completion_length,
+    )
+    return [
+        WeightedSample(sample=sample, token_weight=weight)
+        for sample, weight in zip(samples, weights, strict=True)
+        if sample.num_loss_tokens
+    ]
+
+
+def plan_microbatches(
+    samples: Sequence[WeightedSample], *, max_tokens: int, world_size: int
+) -> list[list[MicroBatch]]:
+    """Bin samples by length and deal the bins out to the ranks.
+
+    Neighbours in length share a micro-batch, so padding is small. Every rank gets the same number,
+    as collective gradient exchange needs; a rank that would have none gets one that carries no
+    loss. The longest come first: a budget that does not fit the memory fails at once.
+
+    Args:
+        samples: What is to be learned from.
+        max_tokens: Rows times longest row of one micro-batch, at most.
+        world_size: How many ranks there are.
+
+    Returns:
+        For each rank its micro-batches; none at all when there are no samples.
+
+    Raises:
+        UserError: If one sample alone is longer than `max_tokens`.
+    """
+    if not samples:
+        return [[] for _ in range(world_size)]
+    by_length = sorted(samples, key=lambda s: s.sample.num_tokens, reverse=True)
+    longest = by_length[0].sample
+    if longest.num_tokens > max_tokens:
+        raise UserError(
+            f"max_tokens_per_microbatch={max_tokens} is smaller than one sequence: completion"
+            f" {longest.member} of problem {longest.problem_id!r} has {longest.num_tokens} tokens"
+            f" ({len(longest.prompt_ids)} prompt + {len(longest.completion_ids)} completion). Raise"
+            " max_tokens_per_microbatch to at least max_prompt_length + max_completion_length, or"
+            " lower those"
+        )
+    bins = _fill_bins(by_length, max_tokens)
+    _even_out(bins, world_size)
+    bins.sort(key=_padded_size, reverse=True)
+    anchor = _without_loss(by_length[-1])
+    while len(bins) % world_size:
+        bins.append([anchor])
+    # Dealing forth and back gives every rank its share of long and of short bins.
+    ranks: list[list[MicroBatch]] = [[] for _ in range(world_size)]
+    for index, members in enumerate(bins):
+        turn, place = divmod(index, world_size)
+        ranks[place if turn % 2 == 0 else world_size - 1 - place].append(tuple(members))
+    return ranks
+
+
+def build_tensors(microbatch: MicroBatch, device: torch.device) -> MicroBatchTensors:
+    """Lay a micro-batch out as tensors.
+
+    What is a loss token follows from lengths alone, never from token ids.
+
+    Args:
+        microbatch: At least one sample, each with a prompt.
+        device: Where the tensors go.
+    """
+    samples = [member.sample for member in microbatch]
+    longest = max(sample.num_tokens for sample in samples)
+    positions: list[int] = []
+    for row, sample in enumerate(samples):
+        first = row * longest + len(sample.prompt_ids) - 1
+        positions.extend(range(first, first + sample.num_loss_tokens))
+    lengths = torch.tensor([sample.num_loss_tokens for sample in samples])
+    padded = [
+        [*sample.prompt_ids, *sample.completion_ids, *[0] * (longest - sample.num_tokens)]
+        for sample in samples
+    ]
+    learned = [sample for sample in samples if not sample.masked]
+    targets = [token for sample in learned for token in sample.completion_ids]
+    sampler = [value for sample in learned for value in sample.sampler_logprobs]
+    return MicroBatchTensors(
+        input_ids=torch.tensor(padded, device=device),
+        positions=torch.tensor(positions, dtype=torch.long, device=device),
+        targets=torch.tensor(targets, dtype=torch.long, device=device),
+        sequence=torch.arange(len(samples)).repeat_interleave(lengths).to(device),
+        advantages=_spread([sample.advantage for sample in samples], lengths).to(device),
+        weights=_spread([member.token_weight for member in microbatch], lengths).to(device),
+        sampler_logprobs=torch.tensor(sampler, dtype=torch.float32, device=device),
+    )
+
+
+def _fill_bins(by_length: Sequence[WeightedSample], max_tokens: int) -> list[list[WeightedSample]]:
+    """Fill bins from the longest down; the first member of a bin fixes the width of its rows."""
+    bins: list[list[WeightedSample]] = []
+    for member in by_length:
+        if bins and (len(bins[-1]) + 1) * bins[-1][0].sample.num_tokens <= max_tokens:
+            bins[-1].append(member)
+        else:
+            bins.append([member])
+    return bins
+
+
+def _even_out(bins: list[list[WeightedSample]], world_size: int) -> None:
+    """Halve the largest bins until every rank can have the same number, or none can be halved."""
+    while len(bins) % world_size:
+        divisible = [index for index, members in enumerate(bins) if len(members) > 1]
+        if not divisible:
+            return
+        largest = max(divisible, key=lambda index: _padded_size(bins[index]))
+        members = bins[largest]
+        half = (len(members) + 1) // 2
+        bins[largest : largest + 1] = [members[:half], members[half:]]
+
+
+def _padded_size(members: Sequence[WeightedSample]) -> int:
+    return len(members) * members[0].sample.num_tokens
+
+
+def _without_loss(member: WeightedSample) -> WeightedSample:
+    return WeightedSample(sample=replace(member.sample, masked=True), token_weight=0.0)
+
+
+def _spread(values: Sequence[float], lengths: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32).repeat_interleave(lengths)

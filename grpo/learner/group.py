@@ -1,0 +1,226 @@
+"""All ranks of the learner, seen from the driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from grpo.learner.errors import LearnerDied, LearnerFailed, LearnerStalled
+from grpo.learner.invariants import InvariantBroken
+from grpo.learner.options import LearnerOptions
+from grpo.learner.report import UpdateReport
+from grpo.rollout.weights import Transport, WeightPayload
+from grpo.values import Batch
+from verifiers.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankResources:
+    """What one rank takes.
+
+    Attributes:
+        num_cpus: Cores that Ray sets aside for it.
+        num_gpus: Devices.
+        num_threads: Threads torch computes with.
+    """
+
+    num_cpus: float = 1
+    num_gpus: float = 0
+    num_threads: int = 1
+
+
+class LearnerGroup:
+    """The learner: one Ray actor for each rank, in one placement group.
+
+    A failure of any rank ends the call at once, with its cause by name; the other ranks may then
+    wait for ever for the failed one, so the group can only be closed.
+
+    Args:
+        options: What to train, and how.
+        world_size: Number of ranks.
+        resources: What each of them takes.
+        placement: Bundles to place the ranks in, rank i into bundle `first_bundle + i`; None makes
+            a placement group of its own.
+        first_bundle: The bundle of rank 0.
+
+    Example:
+        >>> group = LearnerGroup(options)  # doctest: +SKIP
+        >>> group.start()  # returns at once; build the engines meanwhile
+        >>> group.wait_ready(timeout_s=120)
+        >>> report = group.update(batch)
+        >>> payload = group.publish(version=1)
+    """
+
+    def __init__(
+        self,
+        options: LearnerOptions,
+        *,
+        world_size: int = 1,
+        resources: RankResources = RankResources(),
+        placement: PlacementGroup | None = None,
+        first_bundle: int = 0,
+    ) -> None:
+        if world_size < 1:
+            raise UserError(f"learner world_size={world_size} must be at least 1")
+        self.options = options
+        self.world_size = world_size
+        self._resources = resources
+        self._placement = placement
+        self._owned: PlacementGroup | None = None
+        self._first_bundle = first_bundle
+        self._actors: list[Any] = []
+        self._starting: list[Any] = []
+
+    def start(self) -> None:
+        """Start the processes and have them load the model; does not wait for it."""
+        assert not self._actors, "start() is called once"
+        self._actors = [self._spawn(rank) for rank in range(self.world_size)]
+        address = self._actors[0].find_address.remote() if self.world_size > 1 else None
+        self._starting = [actor.setup.remote(address) for actor in self._actors]
+
+    def wait_ready(self, timeout_s: float) -> list[dict[str, object]]:
+        """Wait until every rank has loaded its model.
+
+        Returns:
+            What each rank runs with, for the log.
+
+        Raises:
+            LearnerDied: A process is gone.
+            LearnerStalled: It took longer than `timeout_s`.
+            UserError: The model or the options are wrong.
+        """
+        return self._collect(self._starting, "loading the model", timeout_s)
+
+    def update(self, batch: Batch, *, timeout_s: float | None = None) -> UpdateReport:
+        """Learn from a batch, on all ranks.
+
+        Raises:
+            InvariantBroken: Something that must hold does not.
+            LearnerDied: A process is gone.
+            LearnerStalled: It took longer than `timeout_s`.
+        """
+        shared = ray.put(batch)
+        references = [actor.update.remote(shared) for actor in self._actors]
+        return self._collect(references, f"updating in step {batch.step}", timeout_s)[0]
+
+    def publish(self, version: int, *, transport: Transport = "object") -> WeightPayload:
+        """Pack the weights as they are now, as the policy of this version.
+
+        Args:
+            version: What samples that this policy draws are marked with.
+            transport: How the bytes travel to the engines.
+
+        Returns:
+            A small value with a handle to the bytes, which stay readable until the next call.
+        """
+        references = [actor.set_version.remote(version) for actor in self._actors]
+        references.append(self._actors[0].publish.remote(transport))
+        return self._collect(references, f"packing version {version}")[-1]
+
+    def score(
+        self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> list[tuple[float, ...]]:
+        """Compute every token's log-probability of fixed completions, at the sampler's temperature.
+
+        Args:
+            completions: Pairs of prompt ids and completion ids.
+        """
+        return self._collect([self._actors[0].score.remote(completions)], "scoring a text")[0]
+
+    def save(self, folder: Path) -> None:
+        """Write every rank's part of a checkpoint into a folder that all of them can reach."""
+        self._collect(
+            [a.save.remote(folder.absolute()) for a in self._actors], f"saving to {folder}"
+        )
+
+    def load(self, folder: Path) -> int:
+        """Go on from a checkpoint.
+
+        Returns:
+            The version of the weights in it.
+
+        Raises:
+            UserError: It is of another model.
+        """
+        references = [actor.load.remote(folder.absolute()) for actor in self._actors]
+        return self._collect(references, f"loading {folder}")[0]
+
+    def close(self, *, timeout_s: float = 5.0) -> None:
+        """End the processes and give their resources back.
+
+        Harmless after a failure, and when called twice.
+        """
+        closing = [actor.close.remote() for actor in self._actors]
+        if closing:
+            ray.wait(closing, num_returns=len(closing), timeout=timeout_s)
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors = []
+        if self._owned is not None:
+            remove_placement_group(self._owned)
+            self._owned = self._placement = None
+
+    def _spawn(self, rank: int) -> Any:
+        # torch and transformers take seconds to import, and the driver does not compute.
+        from grpo.learner.rank import LearnerRank
+
+        if self._placement is None:
+            bundle = {"CPU": self._resources.num_cpus, "GPU": self._resources.num_gpus}
+            bundles = [{k: v for k, v in bundle.items() if v}] * self.world_size
+            self._owned = self._placement = placement_group(bundles, strategy="PACK")
+        return (
+            ray.remote(LearnerRank)
+            .options(
+                num_cpus=self._resources.num_cpus,
+                num_gpus=self._resources.num_gpus,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    self._placement, placement_group_bundle_index=self._first_bundle + rank
+                ),
+                runtime_env={
+                    "env_vars": {
+                        "OMP_NUM_THREADS": str(self._resources.num_threads),
+                        # Threads that spin while they wait take the cores of the engines and
+                        # verifiers.
+                        "OMP_WAIT_POLICY": "PASSIVE",
+                    }
+                },
+            )
+            .remote(self.options, rank, self.world_size)
+        )
+
+    def _collect(
+        self, references: list[Any], doing: str, timeout_s: float | None = None
+    ) -> list[Any]:
+        """Wait for all answers, but only until the first failure."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        waiting = list(references)
+        while waiting:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            done, waiting = ray.wait(waiting, num_returns=1, timeout=left)
+            if not done:
+                raise LearnerStalled(f"the learner did not finish {doing} within {timeout_s:.0f} s")
+            _get(done[0], references.index(done[0]) % self.world_size, doing)
+        return ray.get(references)
+
+
+def _get(reference: Any, rank: int, doing: str) -> None:
+    """Turn Ray's errors into errors with a name."""
+    try:
+        ray.get(reference)
+    except RayActorError as error:
+        raise LearnerDied(f"learner rank {rank} died while {doing}. {error}") from error
+    except RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, UserError | InvariantBroken):
+            raise cause from error
+        raise LearnerFailed(
+            f"learner rank {rank} raised {type(cause).__name__} while {doing}: {cause}"
+        ) from error

@@ -1,0 +1,61 @@
+"""What a learner is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from grpo.algorithms.presets import Objective
+from grpo.learner.schedule import ScheduleName
+
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerOptions:
+    """Everything that shapes an update, plain values only.
+
+    Attributes:
+        model: Folder or hub id of the policy that training starts from, in Hugging Face format;
+            also the reference.
+        objective: What is optimised.
+        beta: Weight of the KL term; with 0 no reference model is built.
+        temperature: The sampler's; logits are divided by it.
+        max_completion_length: Longest completion in tokens, the constant of the reduction
+            `constant`.
+        max_tokens_per_microbatch: Padded tokens of one forward pass, at most.
+        learning_rate: At the end of the warm-up.
+        lr_scheduler: Its course after that.
+        warmup_steps: Updates over which it rises from 0.
+        total_steps: Updates of the whole run, for a schedule that falls.
+        adam_betas: AdamW's decay rates.
+        adam_epsilon: AdamW's epsilon.
+        weight_decay: Applied to matrices only, never to biases and norms.
+        max_grad_norm: Longest gradient, over all parameters and ranks; 0 does not clip.
+        gradient_checkpointing: Recompute activations in the backward pass.
+        precision: `bfloat16` computes in it under autocast and keeps float32 master weights.
+        use_cpu: Compute on the CPU even where there is a GPU.
+        check_sampler_logprobs: Stop when the sampler's log-probabilities are not the learner's.
+            Right whenever the sampler applies the same temperature and no nucleus.
+        seed: The run's.
+    """
+
+    model: str
+    objective: Objective = field(default_factory=Objective)
+    beta: float = 0.0
+    temperature: float = 1.0
+    max_completion_length: int
+    max_tokens_per_microbatch: int
+    learning_rate: float = 1e-6
+    lr_scheduler: ScheduleName = "constant"
+    warmup_steps: int = 0
+    total_steps: int
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    adam_epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    gradient_checkpointing: bool = False
+    precision: Precision = "float32"
+    use_cpu: bool = False
+    check_sampler_logprobs: bool = True
+    seed: int = 0

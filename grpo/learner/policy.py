@@ -1,0 +1,120 @@
+"""A causal language model as the learner uses it: from padded token ids to log-probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from grpo.learner.logprobs import compute_logprobs
+from grpo.learner.options import LearnerOptions
+from verifiers.errors import UserError
+
+PROBE_TOLERANCE = 1e-3
+
+
+class Policy(nn.Module):
+    """The trunk of a model and its output layer, applied at chosen positions only.
+
+    Its `forward` is the one entry of a training pass, so it is what accelerate wraps.
+
+    Args:
+        model: Any causal language model of transformers whose logits are its output layer applied
+            to the trunk's last hidden state; `check_output_layer` proves that this holds.
+        temperature: What logits are divided by.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, temperature: float) -> None:
+        super().__init__()
+        self.model = model
+        self.temperature = temperature
+
+    def forward(
+        self, input_ids_B_T: Tensor, positions_N: Tensor, targets_N: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Compute log-probability and entropy at every chosen position.
+
+        Rows are padded on the right. No attention mask is needed: attention is causal, so no
+        position that is read ever sees the padding after it.
+
+        Args:
+            input_ids_B_T: Token ids.
+            positions_N: Index into the flattened B * T positions of the token *before* each target.
+            targets_N: The target token ids.
+
+        Returns:
+            Log-probabilities and entropies, both of shape N.
+        """
+        hidden_B_T_H = self._hidden_states(input_ids_B_T)
+        hidden_N_H = hidden_B_T_H.flatten(0, 1)[positions_N]
+        head = self._output_layer()
+        return compute_logprobs(
+            hidden_N_H, head.weight, head.bias, targets_N, temperature=self.temperature
+        )
+
+    def check_output_layer(self) -> None:
+        """Prove on a short text that trunk and output layer give the model's own logits.
+
+        Raises:
+            UserError: If they do not, as for a model that scales or caps its logits.
+        """
+        device = self._output_layer().weight.device
+        vocabulary = int(self.model.config.get_text_config().vocab_size)
+        ids_B_T = torch.arange(1, 9, device=device)[None] % vocabulary
+        positions_N, targets_N = torch.arange(7, device=device), ids_B_T[0, 1:]
+        was_training = self.training
+        self.eval()
+        with torch.no_grad():
+            got_N, _ = self(ids_B_T, positions_N, targets_N)
+            logits = self.model(input_ids=ids_B_T, use_cache=False).logits[0, :-1]
+        self.train(was_training)
+        log_p = torch.log_softmax(logits.to(got_N.dtype) / self.temperature, -1)
+        worst = (log_p.gather(1, targets_N[:, None]).squeeze(1) - got_N).abs().max().item()
+        allowed = PROBE_TOLERANCE if logits.dtype == torch.float32 else 100 * PROBE_TOLERANCE
+        if not worst <= allowed:
+            raise UserError(
+                f"{type(self.model).__name__} does more to its logits than its output layer (its "
+                f"own"
+                f" log-probabilities differ by {worst:.3g}), so this learner would train another "
+                f"model than"
+                " the one it loads. Use an architecture without logit scaling or soft-capping."
+            )
+
+    def _hidden_states(self, input_ids_B_T: Tensor) -> Tensor:
+        trunk: Any = self.model.get_decoder()
+        return trunk(input_ids=input_ids_B_T, use_cache=False).last_hidden_state
+
+    def _output_layer(self) -> nn.Linear:
+        head = self.model.get_output_embeddings()
+        assert isinstance(head, nn.Linear), f"output layer is a {type(head).__name__}"
+        return head
+
+
+def load_policy(options: LearnerOptions, *, trainable: bool) -> Policy:
+    """Load the model that training starts from, as the policy or as its frozen reference.
+
+    Both hold float32 weights: the policy because small updates vanish in bfloat16, the reference
+    because it must agree with the policy exactly while the two are the same.
+
+    Args:
+        options: Names the model.
+        trainable: Whether its weights change; otherwise they are frozen.
+    """
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+    switch_off_dropout(model)
+    if trainable and options.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    policy = Policy(model, temperature=options.temperature)
+    policy.requires_grad_(trainable)
+    return policy.train(trainable)
+
+
+def switch_off_dropout(model: nn.Module) -> None:
+    """Set every dropout rate to 0: the sampler has none, and the two must be the same function."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            vars(module)["attention_dropout"] = 0.0

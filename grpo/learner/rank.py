@@ -1,0 +1,111 @@
+"""The Ray actor that holds one rank of the learner."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import ray
+import torch
+from transformers.utils import logging as transformers_logging
+
+from grpo.learner.learner import Learner
+from grpo.learner.options import LearnerOptions
+from grpo.learner.report import UpdateReport
+from grpo.rollout.transports import WeightSender, make_sender
+from grpo.rollout.weights import Transport, WeightPayload
+from grpo.values import Batch
+
+
+class LearnerRank:
+    """One rank: what `grpo.learner.group.LearnerGroup` asks of a process.
+
+    Args:
+        options: What to train, and how.
+        rank: This process's number, from 0.
+        world_size: How many there are.
+    """
+
+    def __init__(self, options: LearnerOptions, rank: int, world_size: int) -> None:
+        self._options = options
+        self._rank = rank
+        self._world_size = world_size
+        self._learner: Learner | None = None
+        self._senders: dict[Transport, WeightSender] = {}
+
+    def find_address(self) -> tuple[str, int]:
+        """Offer an address and a free port of this node for the ranks to meet at."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return ray.util.get_node_ip_address(), probe.getsockname()[1]
+
+    def setup(self, address: tuple[str, int] | None) -> dict[str, object]:
+        """Join the other ranks and load the model.
+
+        Args:
+            address: Where the ranks meet; None when there is one rank.
+
+        Returns:
+            What this process runs with, for the log.
+        """
+        if address is not None:
+            os.environ |= {
+                "MASTER_ADDR": address[0],
+                "MASTER_PORT": str(address[1]),
+                "RANK": str(self._rank),
+                "WORLD_SIZE": str(self._world_size),
+                # Ray shows each actor its own device only, so the local rank is always the first.
+                "LOCAL_RANK": "0",
+            }
+        transformers_logging.disable_progress_bar()
+        self._learner = Learner(self._options)
+        return {
+            "device": str(self._learner.device),
+            "num_threads": torch.get_num_threads(),
+            "world_size": self._learner.accelerator.num_processes,
+            "reference": self._options.model if self._options.beta > 0 else None,
+        }
+
+    def update(self, batch: Batch) -> UpdateReport:
+        """As `Learner.update`."""
+        return self._ready.update(batch)
+
+    def set_version(self, version: int) -> None:
+        """Give the weights as they are now a version."""
+        self._ready.policy_version = version
+
+    def publish(self, transport: Transport) -> WeightPayload:
+        """Pack the weights for the engines; they stay readable until the next call."""
+        if transport not in self._senders:
+            self._senders[transport] = make_sender(transport)
+        return self._senders[transport].send(self._ready.named_weights())
+
+    def score(
+        self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> list[tuple[float, ...]]:
+        """As `Learner.score`, for several pairs of prompt and completion."""
+        return [self._ready.score(prompt, completion) for prompt, completion in completions]
+
+    def save(self, folder: Path) -> None:
+        """As `Learner.save`."""
+        self._ready.save(folder)
+
+    def load(self, folder: Path) -> int:
+        """As `Learner.load`; returns the version of the weights."""
+        self._ready.load(folder)
+        return self._ready.policy_version
+
+    def close(self) -> None:
+        """Give back what outlives the process, and leave the group of ranks."""
+        for sender in self._senders.values():
+            sender.close()
+        self._senders.clear()
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+    @property
+    def _ready(self) -> Learner:
+        assert self._learner is not None, "setup() comes first"
+        return self._learner
