@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,8 @@ from verifiers.errors import UserError
 def load_function(spec: str) -> Callable[..., Any]:
     """Import the function that a plug-in spec names.
 
-    A file is imported once in a process, under a name made from its path; modules are also looked for in the current
-    directory.
+    A file is imported once in a process, under a name made from its path; modules are also looked
+    for in the current directory.
 
     Raises:
         UserError: The file, module or function does not exist, or importing it fails.
@@ -27,7 +26,8 @@ def load_function(spec: str) -> Callable[..., Any]:
     location, _, name = spec.rpartition(":")
     if not location or not name:
         raise UserError(
-            f"verifier {spec!r} is not of the form `path/to/file.py:function` or `package.module:function`"
+            f"verifier {spec!r} is not of the form `path/to/file.py:function` or "
+            "`package.module:function`"
         )
     module = _load_file(location) if location.endswith(".py") else _load_module(location)
     function = getattr(module, name, None)
@@ -45,7 +45,8 @@ def _load_file(location: str) -> ModuleType:
     path = Path(location).expanduser().resolve()
     if not path.is_file():
         raise UserError(
-            f"verifier file {location!r} does not exist (looked for {path}); paths are relative to the "
+            f"verifier file {location!r} does not exist (looked for {path}); paths are relative "
+            "to the "
             "directory in which the command runs"
         )
     name = f"verigrad_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
@@ -55,7 +56,9 @@ def _load_file(location: str) -> ModuleType:
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
-    sys.modules[name] = module  # first, as the import system does: dataclasses and pickle look it up
+    sys.modules[name] = (
+        module  # first, as the import system does: dataclasses and pickle look it up
+    )
     try:
         module_spec.loader.exec_module(module)
     except Exception as error:
@@ -65,8 +68,9 @@ def _load_file(location: str) -> ModuleType:
 
 
 def _load_module(location: str) -> ModuleType:
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last, so that nothing installed can be shadowed by it
+    directory = str(Path.cwd())
+    if directory not in sys.path:
+        sys.path.append(directory)  # last, so that nothing installed can be shadowed by it
     try:
         return importlib.import_module(location)
     except Exception as error:

@@ -19,17 +19,19 @@ from verifiers.verdict import Reason, Status, Verdict
 
 # A letter alone, or set off from what follows: never the first letter of a word.
 _LETTER = re.compile(
-    r"(?:\\[a-z]+\s*\{\s*)?(?:\(\s*([A-Za-z])\s*\)|([A-Za-z])(?=$|\s*[.):}]|\s*$))\s*\}?(.*)", re.DOTALL
+    r"(?:\\[a-z]+\s*\{\s*)?(?:\(\s*([A-Za-z])\s*\)|([A-Za-z])(?=$|\s*[.):}]|\s*$))\s*\}?(.*)",
+    re.DOTALL,
 )
 _OTHER_LETTER = re.compile(r"(?<![A-Za-z\\])(?:\(([A-Z])\)|([A-Z])(?=[.):,]|$|\s*$))")
 
 
 class ChoiceVerifier:
-    """Judges a letter: `B`, `(b)`, `B. text`; or the text of exactly one option, where the row has the options.
+    """Judges a letter (`B`, `(b)`, `B. text`), or the text of one of the row's options.
 
     Args:
         extraction: Where the answer stands; see `verifiers.extraction.find_answer`.
-        options_column: Column with the list of options (or a mapping from letter to option), if there is one.
+        options_column: Column with the list of options (or a mapping from letter to option), if
+            there is one.
         num_choices: How many letters there are, for rows without that column.
         allow_truncated: Judge a completion that was cut off at the length limit.
 
@@ -50,8 +52,10 @@ class ChoiceVerifier:
         allow_truncated: bool = False,
     ) -> None:
         if not 2 <= num_choices <= 26:
-            raise UserError(f"option 'num_choices' of the verifier `choice` is {num_choices}, not 2..26")
-        self._extraction = check_policy(extraction)
+            raise UserError(
+                f"option 'num_choices' of the verifier `choice` is {num_choices}, not 2..26"
+            )
+        self._extraction: Policy = check_policy(extraction)
         self._options_column = options_column
         self._letters = string.ascii_uppercase[:num_choices]
         self._allow_truncated = allow_truncated

@@ -1,4 +1,4 @@
-"""The verifier of short texts: the answer is one of the accepted ones, letter for letter or as words."""
+"""The verifier of short texts: letter for letter, or word for word."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from verifiers.verdict import Reason, Status, Verdict
 
 
 class ExactVerifier:
-    """Compares the answer with a text, or with each of a list of accepted texts; equality, never containment.
+    """Compares the answer with a text, or with each of a list of accepted texts.
+
+    What counts is equality, never containment.
 
     Args:
         extraction: Where the answer stands; see `verifiers.extraction.find_answer`.
-        strict: Compare letter for letter, after stripping white space at the ends. Otherwise case, punctuation,
-            articles and LaTeX text commands do not count.
+        strict: Compare letter for letter, after stripping white space at the ends. Otherwise case,
+            punctuation, articles and LaTeX text commands do not count.
         allow_truncated: Judge a completion that was cut off at the length limit.
 
     Raises:
@@ -35,7 +37,7 @@ class ExactVerifier:
     def __init__(
         self, *, extraction: Policy = "boxed", strict: bool = False, allow_truncated: bool = False
     ) -> None:
-        self._extraction = check_policy(extraction)
+        self._extraction: Policy = check_policy(extraction)
         self._strict = strict
         self._allow_truncated = allow_truncated
 
@@ -48,7 +50,8 @@ class ExactVerifier:
         accepted = _accepted(problem.reference)
         if not accepted or not all(self._normalize(text) for text in accepted):
             raise BadReference(
-                f"{problem.source}: the reference {problem.reference!r} is no text, number or non-empty list of "
+                f"{problem.source}: the reference {problem.reference!r} is no text, number or "
+                "non-empty list of "
                 "these, so the verifier `exact` cannot judge the row"
             )
 
@@ -85,7 +88,9 @@ class ExactVerifier:
     def examples(self) -> Sequence[Example]:
         """A right and a wrong answer."""
         return [
-            Example.of(self.name, "7 apples", write_reply("7 apples", self._extraction), Status.CORRECT),
+            Example.of(
+                self.name, "7 apples", write_reply("7 apples", self._extraction), Status.CORRECT
+            ),
             Example.of(self.name, "7 apples", write_reply("8", self._extraction), Status.INCORRECT),
         ]
 

@@ -14,7 +14,9 @@ Policy = Literal["boxed", "answer_tag", "hash", "answer_line", "whole", "last_nu
 
 THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
 TAG_OPEN, TAG_CLOSE = "<answer>", "</answer>"
-PLACEHOLDERS = frozenset({"", "?", "...", "\\ldots", "\\dots", "answer", "your answer", "\\text{answer}"})
+PLACEHOLDERS = frozenset(
+    {"", "?", "...", "\\ldots", "\\dots", "answer", "your answer", "\\text{answer}"}
+)
 # What may stand between two boxes that together give one answer, as in `\boxed{2}, \boxed{6}`.
 BETWEEN_BOXES = re.compile(r"(?:[\s$,;.&]|\\[()\[\],;!: ]|\\quad|\\text\{[^{}]*\}|and|or)*")
 
@@ -66,21 +68,21 @@ def check_policy(policy: str) -> Policy:
 
 
 def find_final_reply(completion: str) -> str | Reason:
-    """The text after the last closed reasoning block; `UNFINISHED_REASONING` when one is still open."""
+    """The text after the last reasoning block, or that one is still open."""
     _, closed, reply = completion.rpartition(THINK_CLOSE)
     reply = reply if closed else completion
     return Reason.UNFINISHED_REASONING if THINK_OPEN in reply else reply
 
 
 def find_answer(reply: str, policy: Policy) -> Found | Reason:
-    """The answer in a final reply, or why there is none. Linear in the reply's length.
+    r"""The answer in a final reply, or why there is none. Linear in the reply's length.
 
     Args:
         reply: What `find_final_reply` gave.
-        policy: `boxed`: the last `\\boxed{}`. `answer_tag`: the last `<answer>`. `hash`: the last line after `####`.
-            `answer_line`: the last "answer is ..." or "Answer: ...". `whole`: the whole reply. `last_number`: the last
-            number. `lenient`: the first of these that is there. The last two guess, so they are for evaluation, never
-            for training.
+        policy: `boxed`: the last `\boxed{}`. `answer_tag`: the last `<answer>`. `hash`: the last
+            line after `####`. `answer_line`: the last "answer is ..." or "Answer: ...". `whole`:
+            the whole reply. `last_number`: the last number. `lenient`: the first of these that is
+            there. The last two guess, so they are for evaluation, never for training.
     """
     found = _POLICIES[policy](reply)
     if isinstance(found, Found) and found.text.strip(" .$").lower() in PLACEHOLDERS:
@@ -105,21 +107,24 @@ def _find_boxed(reply: str) -> Found | Reason:
 
 
 def _scan_boxes(text: str) -> list[tuple[int, int, str]]:
-    """Outermost closed boxes: start, end, content. One pass with a stack, so nothing a model writes is slow."""
+    """Outermost closed boxes: start, end, content.
+
+    One pass with a stack, so nothing a model writes is slow.
+    """
     boxes: list[tuple[int, int, str]] = []
     open_braces: list[tuple[int, int] | None] = []  # of a box: where it and its content begin
     for match in _BRACE.finditer(text):
-        token = match.group()
-        if token == "{":
+        piece = match.group()
+        if piece == "{":
             open_braces.append(None)
-        elif token == "}":
+        elif piece == "}":
             opened = open_braces.pop() if open_braces else None
             if opened:
                 start, inside = opened
                 while boxes and boxes[-1][0] > start:  # boxes within this one
                     boxes.pop()
                 boxes.append((start, match.end(), text[inside : match.start()].strip()))
-        elif len(token) > 2:
+        elif len(piece) > 2:
             open_braces.append((match.start(), match.end()))
     return boxes
 
@@ -165,7 +170,9 @@ def _find_lenient(reply: str) -> Found | Reason:
     spans = _MATH_SPAN.findall(last_line)
     if spans:
         return Found.single(next(text for text in spans[-1] if text))
-    statement = _STATEMENT.search(last_line) if re.search(r"[a-z]{2,} [a-z]{2,} ", last_line) else None
+    statement = (
+        _STATEMENT.search(last_line) if re.search(r"[a-z]{2,} [a-z]{2,} ", last_line) else None
+    )
     if statement:
         return Found.single(statement.group(1))
     return Found.single(reply) if len(reply) <= LENIENT_WHOLE_LIMIT else Reason.NOT_FOUND

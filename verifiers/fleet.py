@@ -1,4 +1,4 @@
-"""The Ray actors that reach verdicts: bounded work in flight, results as they finish, no item lost with an actor."""
+"""The Ray actors that reach verdicts: bounded work in flight, and no item lost with an actor."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class _JudgeActor:
 
 @dataclass(slots=True)
 class _Station:
-    """One actor, and the work that is its own: waiting in `outbox`, or sent, by the call that will answer it."""
+    """One actor, with the work that waits for it and the calls that it has yet to answer."""
 
     specs: Mapping[str, Mapping[str, Any]]
     num_threads: int
     node_id: str | None = None
     handle: Any = None
-    check: ray.ObjectRef | None = None
+    check: Any = None
     failed_starts: int = 0
     outbox: deque[_Item] = field(default_factory=deque)
     in_flight: dict[ray.ObjectRef, list[_Item]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class _Station:
 
     @property
     def batch_size(self) -> int:
-        """Items in a call: many for a worker, which takes them in turn; one for each thread of a node's actor."""
+        """Items in a call: several where they are taken in turn, one where threads share them."""
         return BATCH_SIZE if self.num_threads == 1 else 1
 
     def start(self) -> None:
@@ -87,9 +87,11 @@ class _Station:
             "runtime_env": {"env_vars": ACTOR_ENVIRONMENT},
         }
         if self.node_id is not None:
-            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(self.node_id, soft=False)
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
+                self.node_id, soft=False
+            )
         actor_class = ray.remote(**options)(_JudgeActor)
-        self.handle = actor_class.remote(self.specs, os.getcwd())
+        self.handle = actor_class.remote(self.specs, str(Path.cwd()))
         self.check = self.handle.self_check.remote()
 
     def has_started(self) -> bool:
@@ -101,7 +103,7 @@ class _Station:
             return False
 
     def send(self) -> None:
-        """Send what waits: full batches at once, the remainder when the actor has nothing else to do."""
+        """Send full batches at once, and the remainder when the actor has nothing else to do."""
         while self.outbox and (len(self.outbox) >= self.batch_size or not self.in_flight):
             batch = [self.outbox.popleft()]
             # An item whose call died goes alone, so that it takes no others with it again.
@@ -114,12 +116,15 @@ class _Station:
 
 
 class VerifierFleet:
-    """Verifies submissions on Ray actors, on one machine or a cluster (whichever `ray.init` connected to).
+    """Verifies submissions on Ray actors.
 
-    `num_workers` worker actors each hold every verifier that runs in a worker; each verifier that owns machine-wide
-    resources (`placement = "node"`, such as `code`) has one actor on every node. Submissions to one problem go to one
-    worker, whose memory of answers they share. When an actor dies, it is replaced and its items are tried again; after
-    three tries an item gets `ERROR` with reason `worker_died`, never a score.
+    On one machine or a cluster (whichever `ray.init` connected to).
+
+    `num_workers` worker actors each hold every verifier that runs in a worker; each verifier that
+    owns machine-wide resources (`placement = "node"`, such as `code`) has one actor on every node.
+    Submissions to one problem go to one worker, whose memory of answers they share. When an actor
+    dies, it is replaced and its items are tried again; after three tries an item gets `ERROR` with
+    reason `worker_died`, never a score.
 
     Args:
         specs: Options of each verifier, by its name.
@@ -131,7 +136,9 @@ class VerifierFleet:
         UserError: `specs` names a verifier that does not exist.
 
     Example:
-        >>> fleet = VerifierFleet(specs={"math": {}}, num_workers=1, max_in_flight=64)  # doctest: +SKIP
+        >>> fleet = VerifierFleet(  # doctest: +SKIP
+        ...     specs={"math": {}}, num_workers=1, max_in_flight=64
+        ... )
         >>> fleet.start()  # doctest: +SKIP
         >>> fleet.submit("a", submission)  # doctest: +SKIP
         >>> fleet.finished(timeout_s=10.0)  # doctest: +SKIP
@@ -153,9 +160,7 @@ class VerifierFleet:
         in_workers = {n: dict(o) for n, o in specs.items() if placements[n] == "worker"}
         self._node_specs = {n: dict(o) for n, o in specs.items() if placements[n] == "node"}
         self._node_threads = node_threads
-        self._workers = [
-            _Station(in_workers, 1) for _ in range(num_workers if in_workers else 0)
-        ]
+        self._workers = [_Station(in_workers, 1) for _ in range(num_workers if in_workers else 0)]
         self._nodes: dict[str, list[_Station]] = {}
         self._home: dict[str, tuple[_Station, int]] = {}
         self._finished: deque[tuple[Hashable, Verdict]] = deque()
@@ -248,7 +253,7 @@ class VerifierFleet:
         self._finished.append((item.key, verdict))
 
     def _release(self, station: _Station, item: _Item) -> None:
-        """Forget that this station works on the item, and its problem's home with the last of them."""
+        """Forget that this station works on the item, and the problem's home with its last one."""
         station.load -= 1
         problem = item.submission.problem
         if problem.id in self._home and problem.verifier not in self._node_specs:
@@ -301,9 +306,13 @@ class VerifierFleet:
             if item.tries < MAX_TRIES:
                 again.append(item)
             else:
-                detail = f"{item.tries} verifier actors died with this submission, the last: {error}"
+                detail = (
+                    f"{item.tries} verifier actors died with this submission, the last: {error}"
+                )
                 self._answer(station, item, _not_verified(Reason.WORKER_DIED, detail))
-        ray.kill(station.handle)  # one that is merely out of reach must not come back beside its successor
+        ray.kill(
+            station.handle
+        )  # one that is merely out of reach must not come back beside its successor
         if station.node_id is not None and station.node_id not in _alive_nodes():
             self._move_away(station, [*again, *station.outbox])
             return
@@ -312,7 +321,7 @@ class VerifierFleet:
         station.send()
 
     def _collect_lost(self, station: _Station) -> list[list[_Item]]:
-        """The batches of a dead actor without an answer, oldest first; answers that did come are taken in."""
+        """Take in the answers that did come; the batches without one, oldest first."""
         lost = []
         for call, batch in list(station.in_flight.items()):
             del station.in_flight[call]
@@ -340,9 +349,13 @@ class VerifierFleet:
         try:
             faults = ray.get(station.check, timeout=max(0.0, give_up - time.monotonic()))
         except GetTimeoutError as error:
-            raise FleetError(f"verifiers {', '.join(station.specs)} were not ready in time") from error
+            raise FleetError(
+                f"verifiers {', '.join(station.specs)} were not ready in time"
+            ) from error
         except RayError as error:
-            raise FleetError(f"verifiers {', '.join(station.specs)} cannot start: {error}") from error
+            raise FleetError(
+                f"verifiers {', '.join(station.specs)} cannot start: {error}"
+            ) from error
         if faults:
             raise FleetError("the verifiers' self-check failed: " + "; ".join(faults))
 
@@ -352,6 +365,4 @@ def _alive_nodes() -> list[str]:
 
 
 def _not_verified(reason: Reason, detail: str) -> Verdict:
-    return Verdict(
-        status=Status.ERROR, score=None, reason=reason, verifier="fleet", detail=detail
-    )
+    return Verdict(status=Status.ERROR, score=None, reason=reason, verifier="fleet", detail=detail)

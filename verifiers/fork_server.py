@@ -1,8 +1,9 @@
-"""The process that forks verifier workers: started clean, single-threaded, never a fork of the caller.
+"""The process that forks verifier workers: started clean and single-threaded.
 
-Run as `python -m verifiers.fork_server SETTINGS_JSON CONTROL_FD`. It is not `multiprocessing`'s fork server, for three
-reasons: that one re-imports the caller's `__main__` (a training script, or Ray's worker) in every child, is shared by
-the whole process with one preload list, and cannot tell why a child died.
+Run as `python -m verifiers.fork_server SETTINGS_JSON CONTROL_FD`. It is not `multiprocessing`'s
+fork server, for three reasons: that one re-imports the caller's `__main__` (a training script, or
+Ray's worker) in every child, is shared by the whole process with one preload list, and cannot tell
+why a child died.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ class WorkerSettings:
 
     Attributes:
         target: `module:function`, called with each job's arguments.
-        setup: `module:function`, called once in each new worker with `setup_args`; None for nothing.
+        setup: `module:function`, called once in each new worker with `setup_args`; None for
+            nothing.
         setup_args: Plain JSON values.
         preload: Modules imported once, in the fork server, and shared by its workers.
-        cpu_limit_s: CPU seconds a job may use; the kernel ends the worker beyond it, whatever the load is.
+        cpu_limit_s: CPU seconds a job may use; the kernel ends the worker beyond it, whatever the
+            load is.
         wall_limit_s: Wall seconds a job may take: the fence for a worker that sleeps.
         start_limit_s: Wall seconds a new worker may take to get ready.
         memory_mb: Address space of a worker.
@@ -69,9 +72,9 @@ class WorkerSettings:
     def from_json(cls, text: str) -> WorkerSettings:
         """Inverse of `to_json`."""
         values = json.loads(text)
-        return cls(
-            **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        )
+        for name in ("setup_args", "preload"):
+            values[name] = tuple(values[name])
+        return cls(**values)
 
 
 def resolve(spec: str) -> Callable[..., Any]:
@@ -81,11 +84,11 @@ def resolve(spec: str) -> Callable[..., Any]:
 
 
 def serve(control: socket.socket, settings: WorkerSettings) -> None:
-    """Fork a worker for each socket received and report how it ended when asked; return when the caller is gone."""
+    """Fork a worker for each socket received, tell how one ended, and go when the caller goes."""
     for module in settings.preload:
         importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # keeps the collector from writing to, and so copying, pages shared with the workers
+    gc.freeze()  # the collector would write to, and so copy, pages shared with the workers
     caller = os.getppid()
     while True:
         readable, _, _ = select.select([control], [], [], ORPHAN_CHECK_S)
@@ -117,14 +120,14 @@ def _fork_worker(control: socket.socket, fd: int, settings: WorkerSettings) -> N
         control.close()
         _run_worker(Connection(fd), settings, server)
         status = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the fork's last chance to say why it ends
         traceback.print_exc()
     finally:
         os._exit(status)  # never back into the server's loop, nor its exit handlers
 
 
 def _reap(pid: int) -> int:
-    """Exit code of a worker that has ended or is about to, negative for a signal, as in `subprocess`."""
+    """Exit code of a worker that has ended or is about to; a signal is negative."""
     give_up = time.monotonic() + REAP_PATIENCE_S
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -143,7 +146,7 @@ def _run_worker(connection: Connection, settings: WorkerSettings, server: int) -
         if settings.setup:
             resolve(settings.setup)(*settings.setup_args)
         target = resolve(settings.target)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - a user's module; the caller raises it
         connection.send(traceback.format_exc())
         return
     connection.send(None)
@@ -156,7 +159,7 @@ def _run_worker(connection: Connection, settings: WorkerSettings, server: int) -
         retire = job == settings.max_jobs or _resident_mb() > settings.max_resident_mb
         try:
             reply = pickle.dumps((kind, value, retire))
-        except Exception:
+        except Exception:  # noqa: BLE001 - anything may refuse to be pickled
             reply = pickle.dumps(("raised", traceback.format_exc(), retire))
         connection.send_bytes(reply)
         if retire:
@@ -166,20 +169,21 @@ def _run_worker(connection: Connection, settings: WorkerSettings, server: int) -
 def _run_job(
     target: Callable[..., Any], arguments: tuple[Any, ...], cpu_limit_s: float
 ) -> tuple[str, Any]:
-    # SIGPROF keeps its default action, so the kernel ends the process even inside C code that never returns.
+    # SIGPROF keeps its default action, so the kernel ends the process even inside C code that never
+    # returns.
     signal.setitimer(signal.ITIMER_PROF, cpu_limit_s)
     try:
         return "done", target(*arguments)
     except MemoryError:
         return "memory", None
-    except BaseException:  # the job is untrusted; its traceback is the answer
+    except BaseException:  # noqa: BLE001 - the job is untrusted; its traceback is the answer
         return "raised", traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _confine(settings: WorkerSettings, server: int) -> None:
-    """Die with the server, stay within the memory limit, leave no core files, be the first to go when memory ends."""
+    """Die with the server, stay within the memory limit, be the first to go when memory ends."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != server:

@@ -73,7 +73,7 @@ class Judge:
         name = submission.problem.verifier
         try:
             return self._verifiers[name].verify(submission)
-        except Exception:  # whatever went wrong, the completion is not what was judged
+        except Exception:  # noqa: BLE001 - whatever went wrong, the completion is not what was judged
             return Verdict(
                 status=Status.ERROR,
                 score=None,
@@ -88,7 +88,7 @@ class Judge:
         return [self.judge(submission) for submission in submissions]
 
     def self_check(self) -> list[str]:
-        """Judge every verifier's known answers; a sentence for each verdict that is not the known one."""
+        """Judge every verifier's known answers; a sentence for each wrong verdict."""
         faults = []
         for name, verifier in self._verifiers.items():
             for example in verifier.examples() if isinstance(verifier, HasExamples) else ():
@@ -96,7 +96,8 @@ class Judge:
                 if verdict.status != example.status:
                     faults.append(
                         f"{name} judged {example.submission.completion!r} against "
-                        f"{example.submission.problem.reference!r} as {verdict.status} ({verdict.reason}; "
+                        f"{example.submission.problem.reference!r} as {verdict.status} "
+                        f"({verdict.reason}; "
                         f"{verdict.detail}), which is {example.status}"
                     )
         return faults

@@ -28,8 +28,8 @@ MAX_ANSWER_CHARS = 1000
 class NumericVerifier:
     """Judges a number, with or without a unit, by its distance to the reference.
 
-    The answer is right within `abs_tol`, or within `rel_tol` times the reference. Units that both sides write must
-    measure the same and are converted.
+    The answer is right within `abs_tol`, or within `rel_tol` times the reference. Units that both
+    sides write must measure the same and are converted.
 
     Args:
         abs_tol: Absolute tolerance, in the reference's unit.
@@ -60,7 +60,7 @@ class NumericVerifier:
         self._abs_tol = abs_tol
         self._rel_tol = rel_tol
         self._require_unit = require_unit
-        self._extraction = check_policy(extraction)
+        self._extraction: Policy = check_policy(extraction)
         self._allow_truncated = allow_truncated
 
     def prepare(self, problem: Problem) -> None:
@@ -73,7 +73,8 @@ class NumericVerifier:
             _read_number(str(problem.reference))
         except Unreadable as error:
             raise BadReference(
-                f"{problem.source}: the reference {problem.reference!r} is not a number ({error}), so the verifier "
+                f"{problem.source}: the reference {problem.reference!r} is not a number "
+                f"({error}), so the verifier "
                 "`numeric` cannot judge the row"
             ) from error
 
@@ -105,7 +106,9 @@ class NumericVerifier:
             Example.of(self.name, "12.5", write_reply("-12.5", self._extraction), Status.INCORRECT),
         ]
 
-    def _compare(self, reference: str, answer: str) -> tuple[Status, Reason]:
+    def _compare(  # noqa: PLR0911 - from the cheapest test to the dearest
+        self, reference: str, answer: str
+    ) -> tuple[Status, Reason]:
         try:
             gold, gold_unit = _read_number(reference)
         except Unreadable:

@@ -37,7 +37,8 @@ class _Signature:
                 takes_rest = True
             elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
                 raise UserError(
-                    f"verifier {spec} takes {name!r} by position; values are passed by name, so write it as an "
+                    f"verifier {spec} takes {name!r} by position; values are passed by name, so "
+                    "write it as an "
                     "ordinary parameter"
                 )
             elif parameter.default is parameter.empty:
@@ -53,11 +54,14 @@ class _Signature:
 
 
 class FunctionVerifier:
-    """Judges with `def check(completion, answer, **columns) -> float | bool | None | Verdict`, sync or async.
+    """Judges with `def check(completion, answer, **columns) -> float | bool | None | Verdict`.
 
-    Parameters are matched by name to `completion`, `prompt`, `answer` (or `reference`), `problem_id`, `truncated`, then
-    to the data set's columns. True or a score of at least `threshold` is right; None means that the function abstains;
-    an exception means not verified, never a reward of 0.
+    Sync or async.
+
+    Parameters are matched by name to `completion`, `prompt`, `answer` (or `reference`),
+    `problem_id`, `truncated`, then to the data set's columns. True or a score of at least
+    `threshold` is right; None means that the function abstains; an exception means not verified,
+    never a reward of 0.
 
     Args:
         spec: `path/to/file.py:function` or `package.module:function`.
@@ -112,7 +116,8 @@ class FunctionVerifier:
         if missing:
             columns = ", ".join(problem.columns) or "none"
             raise BadReference(
-                f"{problem.source}: verifier {self.name} needs {', '.join(map(repr, missing))}, which this row does "
+                f"{problem.source}: verifier {self.name} needs {', '.join(map(repr, missing))}, "
+                "which this row does "
                 f"not have; its columns are {columns}, and every function may also ask for "
                 f"{', '.join(SUBMISSION_NAMES)}. Rename the parameter, or give it a default"
             )
@@ -182,7 +187,10 @@ def _loaded(spec: str) -> Callable[..., Any]:
 
 
 def call_function(spec: str, arguments: Mapping[str, Any]) -> Any:
-    """Run in a worker: call the function; numbers come back as plain floats, whatever library made them."""
+    """Run in a worker: call the function.
+
+    Numbers come back as plain floats, whatever library made them.
+    """
     value = _loaded(spec)(**arguments)
     if inspect.isawaitable(value):
         value = asyncio.run(_finish(value))

@@ -54,7 +54,8 @@ def _find_class(name: str) -> Any:
         nearest = difflib.get_close_matches(name, BUILT_IN, n=2)
         hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
         raise UserError(
-            f"there is no verifier {name!r}{hint} Built in are {', '.join(BUILT_IN)}; your own function is named "
+            f"there is no verifier {name!r}{hint} Built in are {', '.join(BUILT_IN)}; your own "
+            "function is named "
             "as `path/to/file.py:function` or `package.module:function`"
         )
     module, _, attribute = BUILT_IN[name].partition(":")

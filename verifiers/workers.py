@@ -1,7 +1,9 @@
-"""A pool of worker processes that can be killed: one job in flight each, CPU time limited by the kernel.
+"""A pool of worker processes that can be killed.
 
-The caller needs no signals and no timers, so a pool works from any thread, from asyncio (`asyncio.to_thread`) and
-inside Ray actors.
+One job in flight each, CPU time limited by the kernel.
+
+The caller needs no signals and no timers, so a pool works from any thread, from asyncio
+(`asyncio.to_thread`) and inside Ray actors.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from typing import Any
 from verifiers.fork_server import WorkerSettings
 
 ENVIRONMENT = {
-    # GMP aborts the process on huge results and holds off every signal meanwhile; Python's integers do neither.
+    # GMP aborts the process on huge results and holds off every signal meanwhile; Python's integers
+    # do neither.
     "SYMPY_GROUND_TYPES": "python",
     "MPMATH_NOGMPY": "1",
     "PYTHONHASHSEED": "0",
@@ -61,8 +64,9 @@ class Outcome:
 
     Attributes:
         value: What the function returned, when `failure` is None.
-        failure: `DEADLINE` and `MEMORY` are the job's own doing and repeat; `RAISED` is an exception; `STALLED` (wall
-            fence reached without using its CPU time) and `DIED` may be the machine's.
+        failure: `DEADLINE` and `MEMORY` are the job's own doing and repeat; `RAISED` is an
+            exception; `STALLED` (wall fence reached without using its CPU time) and `DIED` may be
+            the machine's.
         detail: Traceback or exit code, for a person.
     """
 
@@ -136,7 +140,8 @@ class _Server:
 class WorkerPool:
     """Runs jobs in killable processes.
 
-    Processes start with the first job. A worker that dies or is killed is replaced by a spare that is already warm.
+    Processes start with the first job. A worker that dies or is killed is replaced by a spare that
+    is already warm.
 
     Args:
         settings: What the workers run, and their limits.
@@ -238,7 +243,8 @@ class WorkerPool:
             else:
                 return worker, server
         raise WorkerPoolError(
-            f"workers of {self.settings.target} cannot start; their own message is on standard error"
+            f"workers of {self.settings.target} cannot start; their own message is on standard "
+            "error"
         )
 
     def _take_any(self) -> tuple[_Worker, _Server | None]:

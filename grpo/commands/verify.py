@@ -61,7 +61,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--gold-column", default="answer", help="default: answer")
     parser.add_argument("--completion-column", default="completion", help="default: completion")
     parser.add_argument(
-        "--json", action="store_true", help="one object a line: id, status, reward, reason, extracted"
+        "--json",
+        action="store_true",
+        help="one object a line: id, status, reward, reason, extracted",
     )
     parser.set_defaults(run=run)
 
@@ -185,7 +187,10 @@ def _print_verdict(identity: str, verdict: Verdict, *, as_json: bool, note: str 
 
 
 def _prepare(judge: Judge, problem: Problem) -> None:
-    """Stop for a row that a plug-in cannot take; an unreadable reference is a verdict of its own."""
+    """Stop for a row that a plug-in cannot take.
+
+    An unreadable reference is a verdict of its own.
+    """
     try:
         judge.prepare(problem)
     except BadReference as error:
@@ -218,7 +223,7 @@ def _read_rows(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     if not Path(name).is_file():
         raise UserError(f"there is no file {name!r}")
-    with open(name, encoding="utf-8") as lines:
+    with Path(name).open(encoding="utf-8") as lines:
         yield from _parse_rows(name, lines)
 
 

@@ -13,7 +13,7 @@ Operator = Literal["=", "<", ">", "<=", ">=", "!="]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number or formula, with the unit written after it. Example: `5 \\text{ cm}`."""
+    r"""A number or formula, with the unit written after it. Example: `5 \text{ cm}`."""
 
     expression: Expression
     unit: Unit | None = None
@@ -21,10 +21,10 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Several answers.
+    r"""Several answers.
 
     Attributes:
-        kind: `list` for `1, 2` (any order), `set` for `\\{1, 2\\}`, `tuple` for `(1, 2)` (ordered).
+        kind: `list` for `1, 2` (any order), `set` for `\{1, 2\}`, `tuple` for `(1, 2)` (ordered).
         items: The members as written.
         joined_by: `and` or `or` where that word stands between them.
     """
@@ -36,7 +36,10 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`[a, b)` and the like; `(a, b)` is read as a tuple, and turned into this where the other side is an interval."""
+    """`[a, b)` and the like.
+
+    `(a, b)` is read as a tuple, which counts as an interval where the other side is one.
+    """
 
     left: Expression
     right: Expression
@@ -46,21 +49,21 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Parts joined by `\\cup`."""
+    r"""Parts joined by `\cup`."""
 
     parts: tuple[Answer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSet:
-    """`\\mathbb{R}`, `\\emptyset`."""
+    r"""`\mathbb{R}`, `\emptyset`."""
 
     name: Literal["reals", "integers", "naturals", "rationals", "complex", "empty"]
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A chain such as `1 < x \\le 2` or `y = 2x + 3`."""
+    r"""A chain such as `1 < x \le 2` or `y = 2x + 3`."""
 
     sides: tuple[Answer, ...]
     operators: tuple[Operator, ...]
@@ -68,7 +71,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`x \\in [1, 2]`."""
+    r"""`x \in [1, 2]`."""
 
     name: Expression
     values: Answer
@@ -76,7 +79,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Congruence:
-    """`x \\equiv 3 \\pmod 7`."""
+    r"""`x \equiv 3 \pmod 7`."""
 
     name: Expression
     residue: Expression
@@ -85,7 +88,7 @@ class Congruence:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A formula over all integers: `\\frac{\\pi}{2} + k\\pi, k \\in \\mathbb{Z}`."""
+    r"""A formula over all integers: `\frac{\pi}{2} + k\pi, k \in \mathbb{Z}`."""
 
     answer: Answer
     parameter: str

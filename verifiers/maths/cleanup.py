@@ -1,5 +1,7 @@
 """Bring the many spellings of one answer to one LaTeX spelling, without changing what it says."""
 
+# ruff: noqa: RUF001 - the look-alikes are what this file is about
+
 from __future__ import annotations
 
 import re
@@ -54,7 +56,22 @@ _UNICODE = str.maketrans(
         **{
             char: f"\\{name} "
             for name, char in zip(
-                "alpha beta gamma delta epsilon theta lambda mu pi rho sigma tau phi omega".split(),
+                [
+                    "alpha",
+                    "beta",
+                    "gamma",
+                    "delta",
+                    "epsilon",
+                    "theta",
+                    "lambda",
+                    "mu",
+                    "pi",
+                    "rho",
+                    "sigma",
+                    "tau",
+                    "phi",
+                    "omega",
+                ],
                 "αβγδεθλμπρστφω",
                 strict=True,
             )
@@ -77,19 +94,31 @@ _WRAPPER = re.compile(
 )
 _BRACED_SYMBOL = re.compile(r"\{([a-zA-Z])\}(?=_)")
 _COLOR = re.compile(r"\\color\{[^{}]*\}")
-_THOUSANDS = re.compile(
-    r"(?<![\d.])\d{1,3}(?:(?:\\,|\{,\}|,\\!|\\!|\\ )\s*\d{3})+(?![\d])"
+_THOUSANDS = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\,|\{,\}|,\\!|\\!|\\ )\s*\d{3})+(?![\d])")
+_PLAIN_THOUSANDS = re.compile(
+    r"(?P<before>[^\d,(\[{]*)"
+    r"(?P<number>\d{1,3}(?:,\d{3})+)"
+    r"(?P<after>(?:\.\d+)?(?:[^\d,]|\^\d|\{\d\})*)"
 )
-_PLAIN_THOUSANDS = re.compile(r"(?P<before>[^\d,(\[{]*)(?P<number>\d{1,3}(?:,\d{3})+)(?P<after>(?:\.\d+)?(?:[^\d,]|\^\d|\{\d\})*)")
 _LEAD_IN = re.compile(
-    r"(?:\\text\{|)\s*(?:so |thus |hence |therefore,? )?(?:the |my |our )?(?:final |correct )?answer\s*(?:is|:|=)\s*:?\s*(\}?)",
+    r"(?:\\text\{|)\s*(?:so |thus |hence |therefore,? )?(?:the |my |our )?"
+    r"(?:final |correct )?answer\s*(?:is|:|=)\s*:?\s*(\}?)",
     re.IGNORECASE,
 )
-_WRAPS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("*", "*"), ("`", "`"), ("__", "__"))
+_WRAPS = (
+    ("$$", "$$"),
+    ("$", "$"),
+    ("\\(", "\\)"),
+    ("\\[", "\\]"),
+    ("**", "**"),
+    ("*", "*"),
+    ("`", "`"),
+    ("__", "__"),
+)
 
 
 def clean(text: str) -> str:
-    """One spelling for spaces, wrappers, Unicode forms, digit groups and sizes. Linear in the length of the text."""
+    """One spelling for spaces, wrappers, Unicode forms, digit groups and sizes, in linear time."""
     text = _SUPERSCRIPT_RUN.sub(lambda m: f"^{{{m.group().translate(_SUPERSCRIPTS)}}}", text)
     text = _ROOT_OF_RUN.sub(r"\\sqrt{\1}", text).replace("√", "\\sqrt ")
     text = text.translate(_UNICODE)

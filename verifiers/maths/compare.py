@@ -55,9 +55,7 @@ class Finding:
 MISMATCH = Finding(False, Reason.TYPE_MISMATCH)
 
 
-def compare(
-    gold: Answer, prediction: Answer, options: MathOptions, equality: Equality
-) -> Finding:
+def compare(gold: Answer, prediction: Answer, options: MathOptions, equality: Equality) -> Finding:
     """Compare a prediction with the reference.
 
     Args:
@@ -77,8 +75,10 @@ class _Comparison:
     options: MathOptions
     equality: Equality
 
-    def compare(self, gold: Answer, prediction: Answer) -> Finding:
-        if isinstance(gold, Relation) and "=" not in gold.operators or isinstance(gold, REGIONS):
+    def compare(  # noqa: C901, PLR0911, PLR0912 - one case for each kind of reference
+        self, gold: Answer, prediction: Answer
+    ) -> Finding:
+        if (isinstance(gold, Relation) and "=" not in gold.operators) or isinstance(gold, REGIONS):
             return self.regions(gold, prediction)
         prediction = _only_item(prediction) if not isinstance(gold, Collection) else prediction
         if isinstance(prediction, Relation) and not isinstance(gold, Relation):
@@ -113,12 +113,14 @@ class _Comparison:
         return Finding.of(gold == prediction) if type(gold) is type(prediction) else MISMATCH
 
     def unwrap(self, gold: Answer, prediction: Relation) -> Finding:
-        """`x = 5` for 5, `\\sqrt{81} = 9` for 9: the last side, when all that stands before it is true."""
-        if isinstance(gold, Collection) and gold.kind == "tuple" and self.options.interval_bridge:
-            if set(prediction.operators) != {"="}:
-                return self.regions(gold, prediction)
+        r"""`x = 5` for 5, `\sqrt{81} = 9` for 9.
+
+        The last side, when all that stands before it is true.
+        """
         if set(prediction.operators) != {"="}:
-            return MISMATCH
+            pair = isinstance(gold, Collection) and gold.kind == "tuple"
+            interval = pair and self.options.interval_bridge
+            return self.regions(gold, prediction) if interval else MISMATCH
         *before, last = prediction.sides
         claims = before[1:] if _is_name(before[0]) else before
         return _all([self.compare(last, claim) for claim in claims] + [self.compare(gold, last)])
@@ -144,17 +146,23 @@ class _Comparison:
         elementwise = _all([self.compare(g, p) for g, p in sides])
         if elementwise.same or len(gold.sides) != 2:
             return elementwise
-        if _is_name(gold.sides[0]) and _is_name(prediction.sides[0]):
-            if gold.sides[0] != prediction.sides[0]:
-                return Finding.of(False)
+        names = [side for side in (gold.sides[0], prediction.sides[0]) if _is_name(side)]
+        if len(names) == 2 and names[0] != names[1]:
+            return Finding.of(False)
         left, right = _zero_form(gold), _zero_form(prediction)
         if left is None or right is None:
             return elementwise
         sign = self.equality.proportion(left, right)
         return Finding.of(None if sign is None else sign != 0, Reason.EQUAL_SYMBOLIC)
 
-    def collection(self, gold: Collection, prediction: Answer) -> Finding:
-        if isinstance(prediction, REGIONS) and gold.kind == "tuple" and self.options.interval_bridge:
+    def collection(  # noqa: PLR0911 - one case for each pair of kinds
+        self, gold: Collection, prediction: Answer
+    ) -> Finding:
+        if (
+            isinstance(prediction, REGIONS)
+            and gold.kind == "tuple"
+            and self.options.interval_bridge
+        ):
             return self.regions(gold, prediction)
         if isinstance(prediction, Matrix) and self.options.vector_bridge and gold.kind == "tuple":
             items = _vector_items(prediction)
@@ -231,9 +239,7 @@ class _Comparison:
         if not isinstance(prediction, Ratio) or len(prediction.parts) != len(gold):
             return MISMATCH
         products = [
-            self.equality.same(
-                Apply("mul", (gold[0], p)), Apply("mul", (prediction.parts[0], g))
-            )
+            self.equality.same(Apply("mul", (gold[0], p)), Apply("mul", (prediction.parts[0], g)))
             for g, p in zip(gold[1:], prediction.parts[1:], strict=True)
         ]
         nonzero = all(evaluate(p) != 0 for p in (*gold, *prediction.parts))
@@ -257,14 +263,20 @@ class _Comparison:
         relation = isinstance(prediction, Relation | Member)
         if bare or (relation and not names and not self.options.interval_bridge):
             return MISMATCH
-        if relation and isinstance(gold, Collection | Interval | Union) and not self.options.interval_bridge:
+        if (
+            relation
+            and isinstance(gold, Collection | Interval | Union)
+            and not self.options.interval_bridge
+        ):
             return MISMATCH
         try:
             return Finding.of(same_region(gold, prediction, self.equality))
         except NotARegion:
             return self.symbolic_region(gold, prediction)
 
-    def symbolic_region(self, gold: Answer, prediction: Answer) -> Finding:
+    def symbolic_region(  # noqa: PLR0911 - one case for each pair of kinds
+        self, gold: Answer, prediction: Answer
+    ) -> Finding:
         """Intervals with symbolic ends, inequalities in several variables: part by part."""
         match gold, prediction:
             case Interval(), Interval():
@@ -282,7 +294,11 @@ class _Comparison:
             case Relation(), Relation():
                 return self.inequality(gold, prediction)
             case Collection(kind, items), Collection(other_kind, others) if kind == other_kind:
-                return self.unordered(items, others) if kind != "tuple" else self.ordered(items, others)
+                return (
+                    self.unordered(items, others)
+                    if kind != "tuple"
+                    else self.ordered(items, others)
+                )
         return MISMATCH
 
     def inequality(self, gold: Relation, prediction: Relation) -> Finding:
@@ -324,7 +340,10 @@ def _only_item(answer: Answer) -> Answer:
 
 
 def _is_name(answer: Answer) -> bool:
-    """Whether a side of an equation only says what is given: `x`, `f(x)`, `\\text{area}`, `(x, y)`."""
+    r"""Whether a side of an equation only says what is given.
+
+    `x`, `f(x)`, `\text{area}`, `(x, y)`.
+    """
     match answer:
         case Quantity(Symbol(name), None):
             return name not in ("pi", "e", "oo")
@@ -338,7 +357,9 @@ def _is_name(answer: Answer) -> bool:
 
 
 def _is_inequality(answer: Answer) -> bool:
-    return isinstance(answer, Member) or (isinstance(answer, Relation) and "=" not in answer.operators)
+    return isinstance(answer, Member) or (
+        isinstance(answer, Relation) and "=" not in answer.operators
+    )
 
 
 def _integer(answer: Answer) -> int | None:

@@ -1,4 +1,7 @@
-"""Whether two expressions are the same function: exactly, by float probes, or to a hundred digits."""
+"""Whether two expressions are the same function.
+
+Exactly, by float probes, or to a hundred digits.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ class Equality(Protocol):
 
 
 class QuickEquality:
-    """Structure, rational arithmetic and float probes: can prove equality of rationals and inequality of anything.
+    """Structure, rational arithmetic and float probes.
+
+    Can prove equality of rationals and inequality of anything.
 
     Args:
         assume_positive: Probe at positive values only.
@@ -74,9 +79,7 @@ class QuickEquality:
                 yield x, y
 
 
-def probe(
-    a: Expression, b: Expression, num_points: int, numbers: Any
-) -> Iterable[tuple[Any, Any]]:
+def probe(a: Expression, b: Expression, num_points: int, numbers: Any) -> Iterable[tuple[Any, Any]]:
     """Values of both expressions at fixed points; points where one has none are left out."""
     names = sorted(find_symbols(a) | find_symbols(b))
     for k in range(num_points if names else 1):
@@ -114,25 +117,31 @@ class FloatArithmetic:
     e = complex(math.e)
 
     def number(self, numerator: int, denominator: int) -> complex:
+        """See `Arithmetic`."""
         return complex(Fraction(numerator, denominator))
 
     def imaginary(self) -> complex:
+        """See `Arithmetic`."""
         return 1j
 
     def power(self, base: complex, exponent: complex) -> complex:
+        """See `Arithmetic`."""
         return base**exponent
 
     def real_root(self, value: complex, degree: int) -> complex | None:
+        """See `Arithmetic`."""
         if value.imag or value.real >= 0:
             return None
         return complex(-((-value.real) ** (1 / degree)))
 
     def factorial(self, value: complex) -> complex:
+        """See `Arithmetic`."""
         if value.imag:
             raise Undefined("factorial")
         return complex(math.gamma(value.real + 1))
 
     def function(self, name: str, value: complex) -> complex:
+        """See `Arithmetic`."""
         functions: dict[str, Callable[[complex], complex]] = {
             "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "sinh": cmath.sinh,
             "cosh": cmath.cosh, "tanh": cmath.tanh, "arcsin": cmath.asin, "arccos": cmath.acos,

@@ -40,7 +40,9 @@ def _bits(value: Fraction) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
-def _apply(op: str, args: list[Fraction]) -> Fraction | None:
+def _apply(  # noqa: C901, PLR0911, PLR0912 - one case for each operation
+    op: str, args: list[Fraction]
+) -> Fraction | None:
     match op, args:
         case "add", _:
             return sum(args, Fraction(0))
@@ -58,17 +60,17 @@ def _apply(op: str, args: list[Fraction]) -> Fraction | None:
             return _power(base, exponent)
         case "root", [a, degree]:
             return _root(a, degree)
-        case ("factorial" | "doublefactorial"), [a]:
+        case (("factorial" | "doublefactorial"), [a]):
             return _factorial(a, 1 if op == "factorial" else 2)
         case "binom", [n, k]:
             if n.denominator == k.denominator == 1 and n >= 0 and k >= 0:
                 if n > MAX_FACTORIAL:
                     raise TooCostly(op)
                 return Fraction(math.comb(int(n), int(k)))
-        case ("lcm" | "gcd"), _ if all(a.denominator == 1 for a in args):
+        case (("lcm" | "gcd"), _) if all(a.denominator == 1 for a in args):
             function = math.lcm if op == "lcm" else math.gcd
             return Fraction(function(*(int(a) for a in args)))
-        case ("max" | "min"), [_, *_]:
+        case (("max" | "min"), [_, *_]):
             return max(args) if op == "max" else min(args)
     return None
 

@@ -19,7 +19,8 @@ class Number:
 
     Attributes:
         value: Exactly what was written.
-        places: Digits after the decimal point; None for a literal that is exact (an integer, a repeating decimal).
+        places: Digits after the decimal point; None for a literal that is exact (an integer, a
+            repeating decimal).
         digits: Significant digits of a decimal literal.
     """
 
@@ -74,7 +75,10 @@ def replace_symbol(expression: Expression, name: str, by: Expression) -> Express
 
 
 def expand_signs(expression: Expression) -> tuple[Expression, ...]:
-    """The two expressions that a plus-minus stands for; the expression itself where there is none."""
+    """The two expressions that a plus-minus stands for.
+
+    The expression itself where there is none.
+    """
     if not any(isinstance(n, Apply) and n.op in ("pm", "mp") for n in walk(expression)):
         return (expression,)
     return _choose_sign(expression, upper=True), _choose_sign(expression, upper=False)

@@ -14,12 +14,12 @@ Kind = Literal["number", "command", "letter", "text", "mark"]
 MAX_TOKENS = 2000
 MAX_DIGITS = 4000
 
+_COMMAND_WORDS = """
+sqrt sin cos tan cot sec csc sinh cosh tanh log ln lg exp pi lcm gcd max min arcsin arccos
+arctan
+"""
 WORDS = {  # runs of plain letters that are one command
-    **{
-        name: name
-        for name in "sqrt sin cos tan cot sec csc sinh cosh tanh log ln lg exp pi lcm gcd max min "
-        "arcsin arccos arctan".split()
-    },
+    **{name: name for name in _COMMAND_WORDS.split()},
     "infinity": "infty",
     "infty": "infty",
     "asin": "arcsin",
@@ -32,8 +32,7 @@ _TOKEN = re.compile(
     r"""(?P<space>\s+)
     |\\(?:text|textbf|textit|textrm|textnormal|mathrm|rm|mbox|hbox|operatorname\*?)\s*\{(?P<text>[^{}]*)\}
     |(?P<repeating>\d*\.\d*\\(?:overline|bar|dot)\s*\{\d+\}(?:\d*\\dot\{\d\})?|\d*\.\d*\\(?:overline|bar|dot)\s?\d)
-    |(?P<number>(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?)
-    |\\(?P<command>[a-zA-Z]+|.)
+    |(?P<number>(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?) |\\(?P<command>[a-zA-Z]+|.)
     |(?P<word>[a-zA-Z]+)
     |(?P<mark>.)""",
     re.VERBOSE | re.DOTALL,
@@ -99,7 +98,10 @@ def _read_word(word: str, spaced: bool) -> list[Token]:
 
 
 def _read_text(content: str, spaced: bool) -> list[Token]:
-    """A text command that holds mathematics is mathematics: `\\text{27}`, `\\mathrm{e}`, `\\text{lcm}`."""
+    r"""A text command that holds mathematics is mathematics.
+
+    `\text{27}`, `\mathrm{e}`, `\text{lcm}`.
+    """
     if content.lower() == "percent":
         return [Token("command", "%", spaced)]
     if len(content) == 1 and content.isalpha() and not is_symbol(content):

@@ -1,4 +1,7 @@
-"""Values of expressions at chosen points, over any arithmetic: floats to tell apart, mpmath to confirm."""
+"""Values of expressions at chosen points, over any arithmetic.
+
+Floats to tell apart, mpmath to confirm.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,8 @@ def evaluate_at(expression: Expression, point: Mapping[str, Any], numbers: Arith
 
     Args:
         expression: What to evaluate.
-        point: Values of the free symbols; a function that is only a name is `@name` and takes one argument.
+        point: Values of the free symbols; a function that is only a name is `@name` and takes one
+            argument.
         numbers: The arithmetic.
 
     Raises:
@@ -80,8 +84,12 @@ def evaluate_at(expression: Expression, point: Mapping[str, Any], numbers: Arith
     raise Undefined(str(expression))
 
 
-def _apply(
-    op: str, values: list[Any], args: tuple[Expression, ...], point: Mapping[str, Any], n: Arithmetic
+def _apply(  # noqa: C901, PLR0911, PLR0912 - one case for each operation
+    op: str,
+    values: list[Any],
+    args: tuple[Expression, ...],
+    point: Mapping[str, Any],
+    n: Arithmetic,
 ) -> Any:
     match op, values:
         case "add", _:
@@ -89,7 +97,9 @@ def _apply(
         case "mul", _:
             return math.prod(values[1:], start=values[0])
         case "neg", [a]:
-            return n.number(0, 1) - a  # not `-a`: a negative zero as imaginary part changes the branch
+            return (
+                n.number(0, 1) - a
+            )  # not `-a`: a negative zero as imaginary part changes the branch
         case "div", [a, b]:
             return a / b
         case "percent", [a]:
@@ -110,7 +120,7 @@ def _apply(
             return n.factorial(a) / (n.factorial(b) * n.factorial(a - b))
         case "log", [a, base]:
             return n.function("ln", a) / n.function("ln", base)
-        case ("log" | "ln"), [a]:
+        case (("log" | "ln"), [a]):
             return n.function("ln", a)
         case _, [a] if op in RECIPROCALS:
             return n.number(1, 1) / n.function(RECIPROCALS[op], a)

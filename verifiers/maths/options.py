@@ -12,25 +12,27 @@ _KINDS = {"bool": (bool,), "float": (int, float), "int": (int,)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MathOptions:
-    """Options of the verifier `math`. Each bridge between kinds of answer can be closed.
+    r"""Options of the verifier `math`. Each bridge between kinds of answer can be closed.
 
     Attributes:
         extraction: Where the prediction is looked for; see `verifiers.extraction.find_answer`.
         unique_box: Different answers in several boxes are no answer, even far apart.
         allow_truncated: Judge a completion that was cut off at the length limit.
-        gold_digits: A decimal reference of two digits or more also accepts a fraction or a longer decimal that rounds
-            to it: 12.7 accepts 38/3.
+        gold_digits: A decimal reference of two digits or more also accepts a fraction or a longer
+            decimal that rounds to it: 12.7 accepts 38/3.
         rel_tol: Relative error at which a decimal prediction is still right; 0 for none.
-        allow_unevaluated: Accept `17 \\times 23` for 391.
-        percent_bridge: `50\\%` in the reference accepts 50 and 0.5.
-        unit_bridge: A unit that only one side writes is passed over; units on both sides are always compared.
-        degree_bridge: `60^\\circ` accepts `\\frac{\\pi}{3}`.
+        allow_unevaluated: Accept `17 \times 23` for 391.
+        percent_bridge: `50\%` in the reference accepts 50 and 0.5.
+        unit_bridge: A unit that only one side writes is passed over; units on both sides are always
+            compared.
+        degree_bridge: `60^\circ` accepts `\frac{\pi}{3}`.
         base_bridge: `3120_4` accepts 3120, and 5 accepts `101_2`.
         interval_bridge: `(2, 7)` accepts `2 < x < 7`.
         vector_bridge: A column vector accepts a tuple and the other way round.
-        assume_positive: Letters stand for positive numbers, so `\\sqrt{4/m}` is `2/\\sqrt m`.
+        assume_positive: Letters stand for positive numbers, so `\sqrt{4/m}` is `2/\sqrt m`.
         constant_names: `+C` accepts another name for the constant of integration.
-        ignore_trailing_text: Pass over text after the answer that is no unit, as in `42 \\text{ (not sure)}`.
+        ignore_trailing_text: Pass over text after the answer that is no unit, as in `42 \text{
+            (not sure)}`.
         cpu_limit_s: CPU seconds for a comparison; beyond it the completion gets `LIMIT`.
         wall_limit_s: Wall seconds for a comparison; beyond it the submission is not verified.
         memory_mb: Address space of a worker process.
@@ -62,7 +64,10 @@ class MathOptions:
         for option in fields(self):
             kinds = _KINDS.get(str(option.type))
             value = getattr(self, option.name)
-            if kinds and (not isinstance(value, kinds) or (isinstance(value, bool) != (bool in kinds))):
+            if kinds and (
+                not isinstance(value, kinds) or (isinstance(value, bool) != (bool in kinds))
+            ):
                 raise UserError(
-                    f"option {option.name!r} of the verifier `math` is {value!r}; it takes a {option.type}"
+                    f"option {option.name!r} of the verifier `math` is {value!r}; it takes a "
+                    f"{option.type}"
                 )

@@ -1,4 +1,7 @@
-"""A strict recursive-descent reader of expressions: every token is used, or the text is unreadable."""
+"""A strict recursive-descent reader of expressions.
+
+Every token is used, or the text is unreadable.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,18 @@ from verifiers.maths.lexer import Token
 MAX_DEPTH = 32
 FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac"})
 BINOMIALS = frozenset({"binom", "dbinom", "tbinom"})
-FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot ln lg log exp".split()
+_FUNCTION_NAMES = (
+    "sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot ln lg log exp"
 )
+FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
 MANY_ARGUMENTS = frozenset({"lcm", "gcd", "max", "min"})
-TRIGONOMETRIC = frozenset("sin cos tan cot sec csc".split())
-GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar".split()
-)
+TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
+_GREEK_NAMES = """
+alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi
+rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi
+Omega ell hbar
+"""
+GREEK = frozenset(_GREEK_NAMES.split())
 NAMED_FUNCTIONS = frozenset("fghFGH")
 TIMES = frozenset({"times", "cdot", "ast"})
 CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -79,7 +85,7 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable("nested too deeply")
-        terms = [self.signed_term()]
+        terms: list[Expression] = [self.signed_term()]
         while (sign := self.sign()) is not None:
             right = self.product()
             if sign in ("pm", "mp"):
@@ -100,7 +106,7 @@ class _Parser:
         return term if sign in (None, "+") else Apply("neg" if sign == "-" else sign, (term,))
 
     def product(self) -> Expression:
-        factors = [self.factor()]
+        factors: list[Expression] = [self.factor()]
         while True:
             if self.take(*TIMES, kind="command") or self.take("*"):
                 if self.at("*"):
@@ -205,11 +211,13 @@ class _Parser:
         token = self.next()
         assert token.number is not None
         whole = token.number
-        fraction = self.mixed_part() if whole.value.denominator == 1 and whole.places is None else None
+        fraction = (
+            self.mixed_part() if whole.value.denominator == 1 and whole.places is None else None
+        )
         return whole if fraction is None else Number(whole.value + fraction)
 
     def mixed_part(self) -> Fraction | None:
-        """The proper fraction of a mixed number: `\\frac{1}{2}`, or `1/2` after a space."""
+        r"""The proper fraction of a mixed number: `\frac{1}{2}`, or `1/2` after a space."""
         start = self.place
         if self.take(*FRACTIONS, kind="command"):
             try:
@@ -295,7 +303,7 @@ class _Parser:
         self.bars -= 1
         return Apply("abs", (inner,))
 
-    def command(self) -> Expression:
+    def command(self) -> Expression:  # noqa: PLR0911 - one case for each family of commands
         name = self.next().text
         if name in FRACTIONS:
             return Apply("div", self.fraction_arguments())
@@ -318,7 +326,10 @@ class _Parser:
         raise Unreadable(f"unknown command {name!r}")
 
     def fraction_arguments(self) -> tuple[Expression, Expression]:
-        """Arguments of `\\frac`; digits without braces are one each, as TeX takes them: `\\frac12`."""
+        r"""Arguments of `\frac`; digits without braces are one each, as TeX takes them.
+
+        `\frac12`.
+        """
         token = self.peek()
         if token is not None and token.number is not None and len(token.text) > 1:
             if len(token.text) != 2 or not token.text.isdigit():
@@ -370,8 +381,8 @@ class _Parser:
         return result if exponent is None else Apply("pow", (result, exponent))
 
     def bare_argument(self) -> Expression:
-        """`\\sin 2x`: factors that follow each other, up to the next sign or function."""
-        factors = [self.signed_factor()]
+        r"""`\sin 2x`: factors that follow each other, up to the next sign or function."""
+        factors: list[Expression] = [self.signed_factor()]
         while (
             (token := self.peek()) is not None
             and self.starts_factor()

@@ -61,7 +61,9 @@ _CLOCK = re.compile(rf"(\d{{1,2}}):([0-5]\d)\s*{_OPEN}(?:([aApP])\.?\s?[mM]\.?)?
 _CHOICE = re.compile(rf"{_OPEN}\(?\s*([A-J])\s*\)?\s*\}}?")
 _PLAIN_WORDS = re.compile(r"[A-Za-z][A-Za-z' .-]*")
 _LONG_RUN = re.compile(r"[A-Za-z]{3,}")
-_MATRIX = re.compile(r"\(?\\begin\{([pbvB]?matrix|array)\}(?:\{[clr|]+\})?(.*)\\end\{\1\}\)?", re.DOTALL)
+_MATRIX = re.compile(
+    r"\(?\\begin\{([pbvB]?matrix|array)\}(?:\{[clr|]+\})?(.*)\\end\{\1\}\)?", re.DOTALL
+)
 
 Splitter = Literal[",", "and", "or"]
 
@@ -71,8 +73,8 @@ def read_answer(text: str, *, letters_are_units: bool = False) -> Answer:
 
     Args:
         text: The answer as written.
-        letters_are_units: Whether single letters after a number and a space, as in `5 m`, are a unit; otherwise they
-            are variables.
+        letters_are_units: Whether single letters after a number and a space, as in `5 m`, are a
+            unit; otherwise they are variables.
 
     Raises:
         Unreadable: It is not, from its first to its last character, an answer of a known kind.
@@ -153,7 +155,7 @@ class _Reader:
             return Family(items[0], items[1].name.name)
         return Collection("list", tuple(_flatten(_share_name(items))), joiner)
 
-    def read_single(self) -> Answer:
+    def read_single(self) -> Answer:  # noqa: PLR0911 - one case for each kind
         tokens = self.tokens
         if self.contains("in", kind="command"):
             left, *rest = self.split(lambda t: t.kind == "command" and t.text == "in")
@@ -217,7 +219,7 @@ class _Reader:
             return SETS[letters[0]]
         raise Unreadable("not the name of a set")
 
-    def read_bracketed(self) -> Answer | None:
+    def read_bracketed(self) -> Answer | None:  # noqa: PLR0911 - one case for each bracket
         """A tuple, set or interval, when one pair of brackets holds everything."""
         first, last = self.tokens[0], self.tokens[-1]
         if not (_opens(first) and _closes(last)) or len(self.at_top()) != 2:
@@ -259,7 +261,7 @@ class _Reader:
         place = _find_unit(tokens, self.letters_are_units)
         if place:
             found = read_unit(_unit_text(tokens[place:]))
-            if found is None or unit is not None and found[0] not in (None, unit):
+            if found is None or (unit is not None and found[0] not in (None, unit)):
                 raise Unreadable("text after the number")
             unit, multiplier = found[0] or unit, found[1]
             tokens = tokens[:place]
@@ -345,18 +347,26 @@ def _without_qualifier(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _find_unit(tokens: Sequence[Token], letters_are_units: bool) -> int | None:
-    """Where the unit begins: text after a number or formula, or letters after a number and a space."""
+    """Where the unit begins: text after a number or formula.
+
+    Or letters after a number and a space.
+    """
     for place, token in enumerate(tokens):
         if not place:
             continue
         if token.kind == "text":
             # `\frac{\text{m}}{\text{s}}` has its text inside a fraction
-            while place and tokens[place - 1].text in ("{", "frac", "dfrac", "tfrac", "/"):
-                place -= 1
-            return place or None
-        if token.kind == "letter" and token.spaced and _ends_number(tokens[:place]):
-            if _is_unit_symbol(tokens[place:], 1 if letters_are_units else 2):
-                return place
+            start = place
+            while start and tokens[start - 1].text in ("{", "frac", "dfrac", "tfrac", "/"):
+                start -= 1
+            return start or None
+        if (
+            token.kind == "letter"
+            and token.spaced
+            and _ends_number(tokens[:place])
+            and _is_unit_symbol(tokens[place:], 1 if letters_are_units else 2)
+        ):
+            return place
         if (
             token.kind == "command"
             and token.text in ("frac", "dfrac", "tfrac")
@@ -385,7 +395,11 @@ def _is_unit_symbol(tokens: Sequence[Token], min_letters: int) -> bool:
 
 
 def _is_unit_fraction(tokens: Sequence[Token]) -> bool:
-    return bool(re.fullmatch(r"(?:frac|dfrac|tfrac)\{[a-z]{1,2}\}\{[a-z]{1,2}\}", "".join(t.text for t in tokens)))
+    return bool(
+        re.fullmatch(
+            r"(?:frac|dfrac|tfrac)\{[a-z]{1,2}\}\{[a-z]{1,2}\}", "".join(t.text for t in tokens)
+        )
+    )
 
 
 def _unit_text(tokens: Sequence[Token]) -> str:
@@ -461,4 +475,3 @@ def _expression_of(answer: Answer) -> Expression:
     if isinstance(answer, Quantity) and answer.unit is None:
         return answer.expression
     raise Unreadable("an interval's end is not a number")
-

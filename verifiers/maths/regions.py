@@ -1,4 +1,7 @@
-"""Sets of real numbers written as intervals, unions and inequalities, compared by what they contain."""
+"""Sets of real numbers written as intervals, unions and inequalities.
+
+Compared by what they contain.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,14 @@ from verifiers.maths.expressions import Apply, Expression, Symbol
 
 # Equal ends may differ by rounding; ends that close are put to the exact test.
 CLOSE = 1e-9
-FLIPPED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
+FLIPPED: dict[Operator, Operator] = {
+    "<": ">",
+    ">": "<",
+    "<=": ">=",
+    ">=": "<=",
+    "=": "=",
+    "!=": "!=",
+}
 INFINITY = Symbol("oo")
 
 
@@ -63,7 +73,9 @@ class Region:
 
 
 def same_region(gold: Answer, prediction: Answer, equality: Equality) -> bool | None:
-    """Whether two answers contain the same numbers; None when that depends on an undecided equality.
+    """Whether two answers contain the same numbers.
+
+    None when that depends on an undecided equality.
 
     Raises:
         NotARegion: One of them is no set of reals with constant ends.
@@ -91,7 +103,7 @@ def region_name(answer: Answer) -> Expression | None:
     return None
 
 
-def read_region(answer: Answer) -> Region:
+def read_region(answer: Answer) -> Region:  # noqa: PLR0911 - one case for each kind
     """The region that an answer describes.
 
     Raises:
@@ -114,9 +126,9 @@ def read_region(answer: Answer) -> Region:
             return Region(tuple(read_region(part) for part in parts), every=False)
         case Relation():
             return _read_chain(answer)
-        case Collection("list", items, joined_by) if joined_by != "," and len(
-            {region_name(item) for item in items}
-        ) == 1:
+        case Collection("list", items, joined_by) if (
+            joined_by != "," and len({region_name(item) for item in items}) == 1
+        ):
             return Region(tuple(read_region(item) for item in items), every=joined_by == "and")
     raise NotARegion
 
@@ -137,7 +149,7 @@ def _between(left: Expression, right: Expression, left_closed: bool, right_close
 
 
 def _read_chain(relation: Relation) -> Region:
-    """`1 < x \\le 2`: one side is the variable, the others are constants."""
+    r"""`1 < x \le 2`: one side is the variable, the others are constants."""
     expressions = [s.expression if isinstance(s, Quantity) else None for s in relation.sides]
     names = [place for place, e in enumerate(expressions) if e is not None and _is_name(e)]
     if len(names) != 1 or None in expressions:

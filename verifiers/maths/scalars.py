@@ -1,4 +1,7 @@
-"""Single quantities: value, unit, percent, precision, and whether the answer was worked out at all."""
+"""Single quantities: value, unit, percent, precision.
+
+And whether the answer was worked out at all.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,10 @@ def same_quantity(
     Raises:
         TooCostly: Exact arithmetic would need too large numbers.
     """
-    if _is_literal(gold.expression) and not options.allow_unevaluated:
-        if _is_unevaluated(prediction.expression):
-            return False, Reason.UNEVALUATED
-    scale = unit_scale(
-        gold.unit, prediction.unit, missing_is_same=options.unit_bridge
-    )
+    wants_value = _is_literal(gold.expression) and not options.allow_unevaluated
+    if wants_value and _is_unevaluated(prediction.expression):
+        return False, Reason.UNEVALUATED
+    scale = unit_scale(gold.unit, prediction.unit, missing_is_same=options.unit_bridge)
     if scale is None:
         return False, Reason.DIFFERENT
     expression = prediction.expression
@@ -158,7 +159,10 @@ def _is_literal(expression: Expression) -> bool:
 
 
 def _is_unevaluated(expression: Expression) -> bool:
-    """Whether sums or products of plain numbers were left standing; scientific notation and powers were not."""
+    """Whether sums or products of plain numbers were left standing.
+
+    Scientific notation and powers were not.
+    """
     match expression:
         case Apply("mul" | "add", args):
             plain = [arg for arg in args if _is_literal(arg)]

@@ -36,8 +36,10 @@ class FullEquality(QuickEquality):
         quick = super().same(a, b)
         if quick is not None:
             return quick
-        return self._vanish([(x - y, max(abs(x), abs(y))) for x, y in self._at(a, b, DIGITS)],
-                            [(x - y, max(abs(x), abs(y))) for x, y in self._at(a, b, 2 * DIGITS)])
+        return self._vanish(
+            [(x - y, max(abs(x), abs(y))) for x, y in self._at(a, b, DIGITS)],
+            [(x - y, max(abs(x), abs(y))) for x, y in self._at(a, b, 2 * DIGITS)],
+        )
 
     def proportion(self, a: Expression, b: Expression) -> int:
         """Sign of the constant ratio of the two, 0 when it is not constant."""
@@ -47,7 +49,8 @@ class FullEquality(QuickEquality):
         if not fine or not fine[0] or len(rough) != len(fine):
             return 0
         constant = self._vanish(
-            [(r - rough[0], abs(rough[0])) for r in rough], [(r - fine[0], abs(fine[0])) for r in fine]
+            [(r - rough[0], abs(rough[0])) for r in rough],
+            [(r - fine[0], abs(fine[0])) for r in fine],
         )
         if not constant or abs(mpmath.im(fine[0])) > abs(fine[0]) * SHRINKS:
             return 0
@@ -74,35 +77,43 @@ class BigArithmetic:
 
     @property
     def pi(self) -> Any:
+        """See `Arithmetic`."""
         return +mpmath.pi
 
     @property
     def e(self) -> Any:
+        """See `Arithmetic`."""
         return +mpmath.e
 
     def number(self, numerator: int, denominator: int) -> Any:
+        """See `Arithmetic`."""
         return mpmath.mpf(numerator) / denominator
 
     def imaginary(self) -> Any:
+        """See `Arithmetic`."""
         return mpmath.mpc(0, 1)
 
     def power(self, base: Any, exponent: Any) -> Any:
+        """See `Arithmetic`."""
         return mpmath.power(base, exponent)
 
     def real_root(self, value: Any, degree: int) -> Any | None:
+        """See `Arithmetic`."""
         if mpmath.im(value) or mpmath.re(value) >= 0:
             return None
         return -mpmath.root(-mpmath.re(value), degree)
 
     def factorial(self, value: Any) -> Any:
+        """See `Arithmetic`."""
         return mpmath.gamma(value + 1)
 
     def function(self, name: str, value: Any) -> Any:
+        """See `Arithmetic`."""
         return FUNCTIONS[name](value)
 
 
 FUNCTIONS = {
-    "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan, "sinh": mpmath.sinh, "cosh": mpmath.cosh,
-    "tanh": mpmath.tanh, "arcsin": mpmath.asin, "arccos": mpmath.acos, "arctan": mpmath.atan,
-    "ln": mpmath.log, "exp": mpmath.exp,
+    "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan, "sinh": mpmath.sinh,
+    "cosh": mpmath.cosh, "tanh": mpmath.tanh, "arcsin": mpmath.asin, "arccos": mpmath.acos,
+    "arctan": mpmath.atan, "ln": mpmath.log, "exp": mpmath.exp,
 }  # fmt: skip

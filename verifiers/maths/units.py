@@ -58,13 +58,15 @@ MULTIPLIERS: Mapping[str, int] = {
     "trillion": 10**12,
 }  # fmt: skip
 # Words that change what a number says, so that a text with one of them is not a unit.
-_NOT_UNITS = frozenset(
-    "and or not no nor but to of in at if is are was than then plus minus times over under about maybe sure unsure "
-    "perhaps probably approximately either else half third thirds quarter quarters fourth fourths fifth fifths tenth "
-    "tenths hundredth hundredths thousandth thousandths zero one two three four five six seven eight nine ten eleven "
-    "twelve twenty percent percentage more less least most mod base point negative positive wrong correct true false "
-    "for all any every each real integer integers infinity pi".split()
-)  # fmt: skip
+_WORDS_OF_DOUBT = """
+and or not no nor but to of in at if is are was than then plus minus times over under about
+maybe sure unsure perhaps probably approximately either else half third thirds quarter
+quarters fourth fourths fifth fifths tenth tenths hundredth hundredths thousandth
+thousandths zero one two three four five six seven eight nine ten eleven twelve twenty
+percent percentage more less least most mod base point negative positive wrong correct true
+false for all any every each real integer integers infinity pi
+"""
+_NOT_UNITS = frozenset(_WORDS_OF_DOUBT.split())
 _POWERS: Mapping[str, int] = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
 _WORD = re.compile(r"[a-zA-Z]+")
 MAX_WORDS = 4
@@ -89,12 +91,11 @@ class Unit:
             if name not in _SCALES:
                 return None
             quantity, size = _SCALES[name]
-            if quantity == "volume":
-                quantity, power, size = "length", 3 * power, size / 1000
-                scale *= size ** (power // 3)
-            else:
-                scale *= size**power
-            dimension[quantity] = dimension.get(quantity, 0) + power
+            times = 1
+            if quantity == "volume":  # a litre is a thousandth of a cubic metre
+                quantity, size, times = "length", size / 1000, 3
+            scale *= size**power
+            dimension[quantity] = dimension.get(quantity, 0) + times * power
         return tuple(sorted((q, p) for q, p in dimension.items() if p)), scale
 
 
@@ -102,7 +103,9 @@ DEGREE = Unit((("degree", 1),))
 
 
 def read_unit(text: str) -> tuple[Unit | None, int] | None:
-    """The unit that a text names and the multiplier before it (`million`), or None when it names none.
+    """The unit that a text names and the multiplier before it (`million`).
+
+    Or None when it names none.
 
     Example:
         >>> read_unit("square feet")
@@ -150,7 +153,10 @@ def _combine(words: list[str]) -> tuple[Unit | None, int] | None:
 
 
 def is_symbol(text: str) -> bool:
-    """Whether letters that stand after a number and a space can be a unit's symbol: `cm`, not `x`."""
+    """Whether letters that stand after a number and a space can be a unit's symbol.
+
+    `cm`, not `x`.
+    """
     return text in _SCALES
 
 

@@ -23,6 +23,7 @@ from verifiers.maths.compare import Finding, compare
 from verifiers.maths.equality import QuickEquality
 from verifiers.maths.exact import TooCostly
 from verifiers.maths.expressions import Unreadable, find_symbols
+from verifiers.maths.formulas import needs_sympy
 from verifiers.maths.options import MathOptions
 from verifiers.maths.reader import read_answer
 from verifiers.maths.words import normalize_words
@@ -30,13 +31,35 @@ from verifiers.problem import Problem, Submission
 from verifiers.protocol import Placement
 from verifiers.replies import extract_reply, write_reply
 from verifiers.verdict import Reason, Status, Verdict
-from verifiers.workers import Failure, Outcome, WorkerPool, WorkerSettings
+from verifiers.workers import (
+    MACHINE_FAILURES,
+    Failure,
+    Outcome,
+    WorkerPool,
+    WorkerPoolError,
+    WorkerSettings,
+)
 
 MAX_ANSWER_CHARS = 5000
 MEMO_SIZE = 8192
 TOO_LARGE = "exact arithmetic would need numbers beyond the limits"
 
 _TRAILING_TEXT = re.compile(r"\s*\\text\s*\{[^{}]*\}\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Formula:
+    """A reference that is left to sympy."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _BadGold:
+    """A reference that cannot be read, and why."""
+
+    why: str
+
 
 @dataclass(frozen=True, slots=True)
 class _Ruling:
@@ -48,11 +71,14 @@ class _Ruling:
 
 
 class MathVerifier:
-    """Judges the answer in a completion against a reference such as `\\frac{3}{4}`, `(1, 2]` or `\\text{Monday}`.
+    r"""Judges the answer in a completion against a reference such as `\frac{3}{4}`, `(1.
 
-    The reference's kind (number, interval, set, equation, ...) chooses the comparison, and an answer of another kind is
-    wrong unless an option bridges the two. Every character of the answer must be understood. Numbers compare exactly
-    and in this process; what needs more goes to a worker process that is killed at its limit.
+    2]` or `\text{Monday}`.
+
+    The reference's kind (number, interval, set, equation, ...) chooses the comparison, and an
+    answer of another kind is wrong unless an option bridges the two. Every character of the answer
+    must be understood. Numbers compare exactly and in this process; what needs more goes to a
+    worker process that is killed at its limit.
 
     Args:
         options: See `MathOptions`.
@@ -69,17 +95,14 @@ class MathVerifier:
     def __init__(self, **options: Any) -> None:
         self._options = MathOptions(**options)
         self._quick = QuickEquality(assume_positive=self._options.assume_positive)
-        self._gold = functools.lru_cache(maxsize=MEMO_SIZE)(_read_gold)
+        self._gold = functools.lru_cache(maxsize=MEMO_SIZE)(self._read_gold)
         self._memo: OrderedDict[tuple[str, str], _Ruling] = OrderedDict()
         self._memo_lock = threading.Lock()
-        settings = WorkerSettings(
-            target="verifiers.maths.symbolic:compare_fully",
-            preload=("verifiers.maths.symbolic",),
-            cpu_limit_s=self._options.cpu_limit_s,
-            wall_limit_s=self._options.wall_limit_s,
-            memory_mb=self._options.memory_mb,
-        )
-        self._pool = WorkerPool(settings, size=self._options.concurrency)
+        # Each starts with its first job: few data sets have references that need sympy.
+        self._numbers = self._make_pool("verifiers.maths.symbolic:compare_fully", ("mpmath",))
+        formulas = ("sympy", "latex2sympy2_extended")
+        self._formulas = self._make_pool("verifiers.maths.formulas:compare_formulas", formulas)
+        self._checks = self._make_pool("verifiers.maths.formulas:check_formula", formulas)
 
     def prepare(self, problem: Problem) -> None:
         """Check that the reference can be read.
@@ -88,12 +111,15 @@ class MathVerifier:
             BadReference: It cannot.
         """
         try:
-            self._gold(_reference_text(problem))
+            gold = self._gold(_reference_text(problem))
         except Unreadable as error:
+            gold = _BadGold(str(error))
+        if isinstance(gold, _BadGold):
             raise BadReference(
-                f"{problem.source}: the reference {problem.reference!r} cannot be read as a mathematical answer "
-                f"({error}); correct the row, or judge it with the verifier `exact`"
-            ) from error
+                f"{problem.source}: the reference {problem.reference!r} cannot be read as a "
+                f"mathematical answer ({gold.why}); correct the row, or judge it with the "
+                "verifier `exact`"
+            )
 
     def verify(self, submission: Submission) -> Verdict:
         """Judge one completion."""
@@ -116,7 +142,8 @@ class MathVerifier:
 
     def close(self) -> None:
         """End the worker processes."""
-        self._pool.close()
+        for pool in (self._numbers, self._formulas, self._checks):
+            pool.close()
 
     def examples(self) -> Sequence[Example]:
         """Answers known to be right and wrong; one of them needs a worker process."""
@@ -129,7 +156,10 @@ class MathVerifier:
             cases.append((r"\frac{1}{\sqrt2}", r"\frac{\sqrt2}{2}", Status.CORRECT))
         else:
             cases.pop()
-        return [Example.of(self.name, gold, write_reply(answer, self._options.extraction), status) for gold, answer, status in cases]
+        return [
+            Example.of(self.name, gold, write_reply(answer, self._options.extraction), status)
+            for gold, answer, status in cases
+        ]
 
     def _extract(self, submission: Submission) -> Found | Reason:
         options = self._options
@@ -156,15 +186,18 @@ class MathVerifier:
                     self._memo.popitem(last=False)
         return ruling
 
-    def _compare(self, reference: str, found: Found) -> _Ruling:
+    def _compare(  # noqa: PLR0911 - from the cheapest test to the dearest
+        self, reference: str, found: Found
+    ) -> _Ruling:
         if len(found.text) > max(MAX_ANSWER_CHARS, 4 * len(reference)):
             return _Ruling(Status.LIMIT, Reason.TOO_LONG)
         if clean(found.text) == clean(reference):
             return _Ruling(Status.CORRECT, Reason.EQUAL_TEXT)
-        try:
-            gold = self._gold(reference)
-        except Unreadable as error:
-            return _Ruling(Status.BAD_GOLD, Reason.UNREADABLE_REFERENCE, str(error))
+        gold = self._gold(reference)
+        if isinstance(gold, _BadGold):
+            return _Ruling(Status.BAD_GOLD, Reason.UNREADABLE_REFERENCE, gold.why)
+        if isinstance(gold, _Formula):
+            return _rule_outcome(self._formulas.run(gold.text, found.text))
         if len(found.parts) > 1 and not isinstance(gold, Collection):
             return _Ruling(Status.NO_ANSWER, Reason.MULTIPLE_ANSWERS)
         if isinstance(gold, Words):
@@ -199,7 +232,31 @@ class MathVerifier:
             return _Ruling(Status.INCORRECT, Reason.UNPARSED, "nested too deeply")
         if finding.same is not None:
             return _ruling(finding)
-        return _rule_outcome(self._pool.run(gold, prediction, self._options))
+        return _rule_outcome(self._numbers.run(gold, prediction, self._options))
+
+    def _make_pool(self, target: str, preload: tuple[str, ...]) -> WorkerPool:
+        settings = WorkerSettings(
+            target=target,
+            preload=(target.partition(":")[0], *preload),
+            cpu_limit_s=self._options.cpu_limit_s,
+            wall_limit_s=self._options.wall_limit_s,
+            memory_mb=self._options.memory_mb,
+        )
+        return WorkerPool(settings, size=self._options.concurrency)
+
+    def _read_gold(self, reference: str) -> Answer | _Formula | _BadGold:
+        try:
+            return read_answer(reference)
+        except Unreadable as error:
+            if not needs_sympy(reference):
+                return _BadGold(str(error))
+        outcome = self._checks.run(reference)
+        if outcome.failure is None:
+            return _Formula(reference)
+        if outcome.failure in MACHINE_FAILURES:
+            raise WorkerPoolError(f"the reference {reference!r} was not read: {outcome.detail}")
+        last_line = (outcome.detail or "").strip().rpartition("\n")[2]
+        return _BadGold(f"sympy: {last_line}")
 
 
 def _ruling(finding: Finding) -> _Ruling:
@@ -230,7 +287,7 @@ def _compare_choice(gold: Choice, text: str) -> Finding:
 
 
 def _reference_text(problem: Problem) -> str:
-    """The reference as text: the last box or the part after `####` where it is a worked solution."""
+    """The reference as text; of a worked solution, its last box or what follows `####`."""
     reference = problem.reference
     if isinstance(reference, bool) or not isinstance(reference, str | int | float | Fraction):
         raise Unreadable(f"a {type(reference).__name__} is no mathematical answer")
@@ -240,7 +297,3 @@ def _reference_text(problem: Problem) -> str:
         if isinstance(found, Found):
             return found.text
     return text
-
-
-def _read_gold(reference: str) -> Answer:
-    return read_answer(reference)

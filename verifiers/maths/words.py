@@ -20,10 +20,10 @@ _PUNCTUATION = re.compile(r"[{}$.,;:!?'\"\\()\[\]]")
 
 
 def normalize_words(text: str) -> str:
-    """Text without case, punctuation, articles, text commands and surplus space.
+    r"""Text without case, punctuation, articles, text commands and surplus space.
 
     Example:
-        >>> normalize_words(r"\\text{The Evelyn.}")
+        >>> normalize_words(r"\text{The Evelyn.}")
         'evelyn'
     """
     text = unicodedata.normalize("NFKC", _COMMAND.sub(" ", text)).casefold()
