@@ -13,12 +13,14 @@ from grpo.values import WeightPush
 class WeightSource(Protocol):
     """Who has the weights."""
 
-    def publish(self) -> WeightPayload:
-        """Pack the current weights."""
+    def publish(self, version: int) -> WeightPayload:
+        """Pack the current weights, as the policy of this version."""
         ...
 
-    def score(self, token_ids: Sequence[int], prompt_length: int) -> Sequence[float]:
-        """Log-probabilities of a completion's tokens at temperature 1, in nats."""
+    def score(
+        self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> Sequence[Sequence[float]]:
+        """Log-probabilities at temperature 1, in nats, of completions given with their prompts."""
         ...
 
 
@@ -30,7 +32,7 @@ class Engines(Protocol):
         ...
 
     def score(self, token_ids: Sequence[int], prompt_length: int) -> Sequence[Sequence[float]]:
-        """As `WeightSource.score`, from each engine."""
+        """Log-probabilities at temperature 1 of all tokens after the prompt, from each engine."""
         ...
 
 
@@ -60,7 +62,7 @@ class ProvingPublisher:
         Raises:
             InvariantBroken: An engine does not serve the learner's policy.
         """
-        payload = self._source.publish()
+        payload = self._source.publish(policy_version)
         pushes = self._engines.publish(policy_version, payload)
         difference = self.prove(probe)
         return {
@@ -81,7 +83,7 @@ class ProvingPublisher:
         Raises:
             InvariantBroken: It is more than rounding explains.
         """
-        expected = self._source.score(probe, 1)
+        (expected,) = self._source.score([(probe[:1], probe[1:])])
         worst = 0.0
         for index, found in enumerate(self._engines.score(probe, 1)):
             difference = _mean_difference(expected, found)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from grpo.checkpoints import RunCheckpointer
+from grpo.checkpointer import RunCheckpointer
 from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.environment import describe_environment

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grpo.algorithms.presets import Objective, resolve_objective
-from grpo.checkpoints import RunCheckpointer
+from grpo.checkpointer import RunCheckpointer
 from grpo.cluster import start_ray, stop_ray
 from grpo.collect import Collector
 from grpo.config.schema import RunConfig
 from grpo.data.sampler import ProblemSampler
 from grpo.evaluation.evaluate import Evaluator
-from grpo.learner.group import LearnerGroup
+from grpo.learner.group import LearnerGroup, RankResources
 from grpo.learner.invariants import sampler_bound
 from grpo.learner.options import LearnerOptions
 from grpo.loop import Parts
 from grpo.preparation import Prepared
 from grpo.protocols import BatchPolicy, Recorder, Schedule
 from grpo.publisher import ProvingPublisher
-from grpo.rollout.options import Device, EngineOptions
+from grpo.rollout.options import Device, EngineOptions, available_cores
 from grpo.rollout.pool import RolloutPool
 from grpo.timing import Timeline
 from grpo.values import SamplingOptions
 from verifiers.fleet import VerifierFleet
 from verifiers.verdict import Status
+
+
+_START_TIMEOUT_S = 600.0
 
 
 class Machinery:
@@ -66,7 +69,7 @@ class Machinery:
         self.fleet.wait_ready()
         lap("verifiers")
         if self.learner is not None:
-            self.learner.wait_ready()
+            self.learner.wait_ready(_START_TIMEOUT_S)
             lap("learner")
         self.pool.wait_ready()
         lap("engines")
@@ -121,8 +124,14 @@ def make_learner(config: RunConfig, prepared: Prepared) -> LearnerGroup:
         check_sampler_logprobs=_samples_the_whole_distribution(config),
         seed=config.seed,
     )
+    on_gpu = find_device() == "cuda"
+    threads = config.learner.num_threads or max(1, available_cores() // config.learner.world_size)
     return LearnerGroup(
-        options, world_size=config.learner.world_size, num_threads=config.learner.num_threads
+        options,
+        world_size=config.learner.world_size,
+        # On CPU engines and ranks take turns on all cores, so none is set aside for a rank; a bundle
+        # of Ray's must hold something, though.
+        resources=RankResources(num_cpus=0.01, num_gpus=int(on_gpu), num_threads=threads),
     )
 
 

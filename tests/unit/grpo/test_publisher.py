@@ -11,12 +11,12 @@ PROBE = (1, 2, 3)
 
 
 class Source:
-    def publish(self):
+    def publish(self, version):
         return SimpleNamespace(num_bytes=2_000_000)
 
-    def score(self, token_ids, prompt_length):
-        assert (token_ids, prompt_length) == (PROBE, 1)
-        return (-1.0, -2.0)
+    def score(self, completions):
+        assert completions == [(PROBE[:1], PROBE[1:])]
+        return [(-1.0, -2.0)]
 
 
 class Engines:
