@@ -41,6 +41,7 @@ class EngineLoop:
         self._scorings: dict[str, Future[Completion]] = {}
         self._engine: Engine | None = None
         self._failure: Exception | None = None
+        self._closed = False
         self._progress = 0
         self._num_generated = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -107,6 +108,9 @@ class EngineLoop:
         deadline = time.monotonic() + wait_s
         with self._changed:
             while not self._outboxes.get(call):
+                if self._closed:
+                    # Whoever closed it knows: an error here would only alarm.
+                    return []
                 self._raise_failure()
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -166,6 +170,7 @@ class EngineLoop:
             while self._run_commands(engine):
                 if engine.num_unfinished:
                     self._step(engine)
+            self._closed = True
             self._fail(EngineFailed("The engine was closed."))
         except BaseException as error:  # noqa: BLE001 - raised again in every thread that waits
             self._fail(error)

@@ -18,7 +18,7 @@ from grpo.rollout.options import (
     resolve_options,
 )
 from grpo.rollout.protocol import EngineFacts
-from grpo.rollout.routing import Router
+from grpo.rollout.routing import Load, Router
 from grpo.rollout.stream import RolloutStream
 from grpo.rollout.vllm_version import require_vllm
 from grpo.rollout.weights import WeightPayload
@@ -68,7 +68,7 @@ class RolloutPool:
         self._push_timeout_s = push_timeout_s
         self._actor_options = dict(actor_options or {})
         self._build_engine = build_engine
-        self._router = Router(num_engines, FEED_AHEAD * self._options.max_num_seqs)
+        self._load = Load(num_engines)
         self._engines: list[EngineHandle] = []
         self._facts: tuple[EngineFacts, ...] = ()
         self._num_calls = 0
@@ -148,7 +148,7 @@ class RolloutPool:
         return RolloutStream(
             call=f"call-{self._num_calls}",
             engines=self._engines,
-            router=self._router,
+            router=Router(self._load, FEED_AHEAD * self._options.max_num_seqs),
             requests=requests,
             sampling=sampling,
             stall_timeout_s=self._stall_timeout_s,

@@ -3,26 +3,56 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 
 
-class Router:
-    """Keeps count of what each engine has to do.
-
-    A group goes to one engine as a whole, because its members share the prompt's KV cache. An
-    engine is given more than it can run at a time, so that it never waits for the next group, but
-    not everything: what is still here when an engine falls behind can go to another one.
+class Load:
+    """How many tokens each engine still has to generate, counted over every call.
 
     Args:
         num_engines: How many there are.
-        max_sequences: Completions that an engine may have been given and not ended.
     """
 
-    def __init__(self, num_engines: int, max_sequences: int) -> None:
-        self._max_sequences = max_sequences
-        self._sequences = [0] * num_engines
+    def __init__(self, num_engines: int) -> None:
         self._tokens = [0] * num_engines
         # Several calls of `generate` may be consumed by several threads.
         self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def choose(self, engines: Collection[int], tokens: int) -> int:
+        """Give tokens to the least loaded of some engines, and return which that is."""
+        with self._lock:
+            chosen = min(engines, key=lambda i: self._tokens[i])
+            self._tokens[chosen] += tokens
+            return chosen
+
+    def release(self, engine: int, tokens: int) -> None:
+        """Take back what an engine was given."""
+        with self._lock:
+            self._tokens[engine] -= tokens
+            assert self._tokens[engine] >= 0, (engine, self._tokens)
+
+
+class Router:
+    """Places the groups of one call.
+
+    A group goes to one engine as a whole, because its members share the prompt's KV cache. An
+    engine is given more than it can run at a time, so that it never waits for the next group, but
+    not everything: what is still here when an engine falls behind can go to another one. The limit
+    holds for each call by itself, or a call that nobody consumes would keep the others from
+    starting.
+
+    Args:
+        load: The pool's.
+        max_sequences: Completions of this call that an engine may have been given and not ended.
+    """
+
+    def __init__(self, load: Load, max_sequences: int) -> None:
+        self._load = load
+        self._max_sequences = max_sequences
+        self._sequences = [0] * len(load)
 
     def place(self, num_sequences: int, tokens_each: int) -> int | None:
         """Choose an engine for a group, and count the group in.
@@ -35,24 +65,18 @@ class Router:
             The engine's place in the list; None when every engine has enough to do. An engine with
             nothing to do takes a group of any size.
         """
-        with self._lock:
-            engines = range(len(self._sequences))
-            open_ones = [
-                i
-                for i in engines
-                if not self._sequences[i]
-                or self._sequences[i] + num_sequences <= self._max_sequences
-            ]
-            if not open_ones:
-                return None
-            chosen = min(open_ones, key=lambda i: self._tokens[i])
-            self._sequences[chosen] += num_sequences
-            self._tokens[chosen] += num_sequences * tokens_each
-            return chosen
+        with_room = [
+            i
+            for i, held in enumerate(self._sequences)
+            if not held or held + num_sequences <= self._max_sequences
+        ]
+        if not with_room:
+            return None
+        chosen = self._load.choose(with_room, num_sequences * tokens_each)
+        self._sequences[chosen] += num_sequences
+        return chosen
 
     def release(self, engine: int, num_sequences: int, tokens_each: int) -> None:
         """Count out members that ended, with the numbers they were counted in with."""
-        with self._lock:
-            self._sequences[engine] -= num_sequences
-            self._tokens[engine] -= num_sequences * tokens_each
-            assert self._sequences[engine] >= 0, (engine, self._sequences)
+        self._sequences[engine] -= num_sequences
+        self._load.release(engine, num_sequences * tokens_each)

@@ -48,7 +48,7 @@ class RolloutStream(Iterator[Rollout]):
     Args:
         call: Name of the call, unique in its pool.
         engines: The pool's engines.
-        router: The pool's bookkeeping.
+        router: Chooses the engines of this call.
         requests: The groups.
         sampling: How they are sampled.
         stall_timeout_s: Longest time in which an engine may get nothing done.
