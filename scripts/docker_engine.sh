@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that a Docker engine answers: starts one, and on Debian and Ubuntu installs one, as root.
+# Makes sure that a Docker engine answers; as root starts one, on Debian and Ubuntu installs one.
 #
 # An engine that is there is never restarted or reconfigured.
 set -euo pipefail
@@ -57,7 +57,7 @@ install_engine() {
 }
 
 start_detached() {
-  say "Starting dockerd $* (log: $LOG; it runs until this machine stops)"
+  say "Starting dockerd${*:+ $*}, which then runs until this machine stops (log: $LOG)"
   setsid dockerd "$@" >>"$LOG" 2>&1 </dev/null &
   wait_for_answer $!
 }
@@ -69,7 +69,7 @@ start_engine() {
     die "systemd could not start Docker." \
       "Read: journalctl -u docker --no-pager | tail -n 30"
   fi
-  if pgrep -x dockerd >/dev/null; then
+  if grep -qxs dockerd /proc/[0-9]*/comm; then
     say "A dockerd is running but does not answer yet; waiting"
     wait_for_answer && return
     die "dockerd is running but does not answer at $SOCKET." \
@@ -86,7 +86,7 @@ start_engine() {
 }
 
 explain_failed_start() {
-  tail -n 15 "$LOG" >&2
+  tail -n 60 "$LOG" | grep -iE 'fail|error|cannot|denied' | tail -n 5 >&2 || true
   local cure="Read the lines above and $LOG, start dockerd, then run this again."
   if tail -n 30 "$LOG" | grep -qi 'cgroup'; then
     cure="The control groups are not mounted. Run: apt-get install cgroupfs-mount && cgroupfs-mount"
@@ -98,6 +98,8 @@ explain_failed_start() {
 }
 
 main() {
+  .venv/bin/python -c 'import docker' 2>/dev/null ||
+    die "The virtual environment is not ready yet." "Run: make setup"
   answers && return
   refuse_what_we_cannot_cure
   install_engine
