@@ -13,10 +13,10 @@ from sandbox.container.values import decode
 from sandbox.limits import Limits
 from sandbox.result import ExecResult, ExecStatus, Flag, InfraCause
 
-# A supervisor that was woken this much too late, or a program that was kept from running for this
-# share of its wall time, was on a machine too busy to time anything.
-STALL_LATE_S = 0.25
-STALL_WAITING_SHARE = 0.3
+# A program that waited for so many times its wall limit, and got no more than this share of its CPU
+# limit meanwhile, was on a machine too busy to time anything.
+STALL_WAITING_SHARE = 1.0
+STALL_CPU_SHARE = 0.5
 
 Facts = Mapping[str, Any]
 Found = tuple[ExecStatus, str]
@@ -81,7 +81,7 @@ def _not_judged(facts: Facts, limits: Limits) -> Found | None:
     if facts["ended"] == "wall" and _stalled(facts, limits):
         return ExecStatus.IE, (
             f"the machine stalled: late {facts['late_s']:.2f} s, kept waiting "
-            f"{facts['waiting_s']:.2f} s, CPU {facts['cpu_s']:.2f} s"
+            f"{facts['waiting_s']:.2f} s, CPU {facts['stalled_cpu_s']:.2f} s"
         )
     return None
 
@@ -112,10 +112,13 @@ def _failed(facts: Facts, _limits: Limits) -> Found | None:
 
 
 def _stalled(facts: Facts, limits: Limits) -> bool:
-    if facts["late_s"] > STALL_LATE_S:
-        return True
-    kept_waiting = facts["waiting_s"] > STALL_WAITING_SHARE * facts["wall_s"]
-    return kept_waiting and facts["cpu_s"] < 0.5 * limits.cpu_s
+    """Whether the machine, and not the program, used up the wall time.
+
+    A program can make itself and its supervisor wait by starting many processes; but then these
+    have used CPU time, which a stalled machine does not give.
+    """
+    waited = facts["late_s"] + facts["waiting_s"] > STALL_WAITING_SHARE * limits.wall
+    return waited and facts["stalled_cpu_s"] < STALL_CPU_SHARE * limits.cpu_s
 
 
 def _result(facts: Facts, status: ExecStatus, detail: str, **changes: Any) -> ExecResult:

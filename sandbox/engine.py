@@ -161,7 +161,10 @@ class Engine:
         # Over a local socket and over TCP the SDK hands out a SocketIO around the socket.
         raw = getattr(stream, "_sock", stream)
         assert isinstance(raw, socket.socket), type(raw)
-        return raw.dup()
+        own = raw.dup()
+        stream.close()
+        raw.close()
+        return own
 
     def start(self, container_id: str) -> None:
         """Start a created container."""

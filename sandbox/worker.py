@@ -16,6 +16,7 @@ from typing import Any, Final
 from sandbox.bundle import COMMAND, modules
 from sandbox.classify import classify_calls, classify_inputs
 from sandbox.container.values import encode
+from sandbox.container.watch import MAX_STRETCH
 from sandbox.engine import ENGINE_ERRORS, ContainerSpec, Engine
 from sandbox.errors import WorkerLost
 from sandbox.options import SandboxOptions
@@ -109,7 +110,7 @@ class Worker:
         limits = job.limits
         stamp = {"seq": self._jobs, "nonce": secrets.token_hex(8)}
         message = {**stamp, **_job_json(job)}
-        timeout_s = limits.wall * job.num_runs + ANSWER_SLACK_S
+        timeout_s = (1 + MAX_STRETCH) * limits.wall * job.num_runs + ANSWER_SLACK_S
         self._stream.send(message, timeout_s=timeout_s)
         answer = self._stream.receive(timeout_s=timeout_s)
         try:

@@ -63,13 +63,12 @@ def run(uid: int, limits: dict[str, int], descriptors: list[int]) -> NoReturn:
         os._exit(1)
     _report(STARTED)
     main = _main_module()
-    if task["calls"] is None:
-        _finish(_execute(code, main))
     exit_code = _execute(code, main)
-    if exit_code == 0:
+    if task["calls"] is None:
+        exit_code = _finalize(main, exit_code)
+    elif exit_code == 0:
         _report(READY)
         _answer_calls(main.__dict__, task["calls"])
-    _flush()
     os._exit(exit_code)
 
 
@@ -142,23 +141,26 @@ def _exit_code(stop: SystemExit) -> int:
     return 1
 
 
-def _finish(exit_code: int) -> NoReturn:
-    """End as an interpreter does: wait for threads, run exit functions, flush.
+def _finalize(main: types.ModuleType, exit_code: int) -> int:
+    """End as an interpreter does: wait for threads, run exit functions, drop globals, flush.
 
-    A full finalization would also take every module apart, which costs more than the typical
+    A full finalization would also take every other module apart, which costs more than the typical
     program.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 (as the interpreter does)
     atexit._run_exitfuncs()  # noqa: SLF001 (as above)
-    if not _flush() and exit_code == 0:
-        exit_code = 120  # what the interpreter itself answers when the last flush fails
-    os._exit(exit_code)
+    flushed = _flush()
+    main.__dict__.clear()  # files that the program opened over its stdout are flushed by this
+    if not (_flush() and flushed) and exit_code == 0:
+        return 120  # what the interpreter itself answers when the last flush fails
+    return exit_code
 
 
 def _flush() -> bool:
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            if stream is not None and not stream.closed:
+                stream.flush()
     except Exception:  # noqa: BLE001 (the program may have put anything in their place)
         return False
     return True

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Of cgroup version 2 and 1.
+# Of cgroup version 2 and 1, with what makes seconds of the figure.
+_CPU_FILES = (
+    (Path("/sys/fs/cgroup/cpu.stat"), 1e6),
+    (Path("/sys/fs/cgroup/cpuacct/cpuacct.usage"), 1e9),
+)
 _OOM_FILES = (
     Path("/sys/fs/cgroup/memory.events"),
     Path("/sys/fs/cgroup/memory/memory.oom_control"),
@@ -26,10 +31,17 @@ def living(ids: Iterable[int]) -> set[int]:
 
 
 def cpu_seconds(ids: Iterable[int]) -> float:
-    """CPU time of the processes and of the children that they have waited for.
+    """CPU time of everything but this process: the container's, or else that of the processes.
 
-    Read from `stat`, not `schedstat`: the latter counts the first thread only.
+    The container's figure also holds children that have ended without being waited for. Where the
+    kernel does not show it, `stat` is read and not `schedstat`, which counts the first thread only.
     """
+    for path, scale in _CPU_FILES:
+        try:
+            words = path.read_text("ascii").split()
+        except OSError:
+            continue  # the other cgroup version
+        return int(words[0] if len(words) == 1 else words[1]) / scale - time.process_time()
     ticks = 0
     for one in ids:
         fields = _stat_fields(one)
@@ -39,15 +51,16 @@ def cpu_seconds(ids: Iterable[int]) -> float:
 
 
 def waiting_seconds(ids: Iterable[int]) -> float:
-    """How long threads of the processes were ready to run but kept waiting for a CPU."""
-    total = 0
+    """How long one thread of the processes, at most, was ready to run but waited for a CPU."""
+    longest = 0
     for one in ids:
         try:
             for thread in Path(f"/proc/{one}/task").iterdir():
-                total += int((thread / "schedstat").read_text("ascii").split()[1])
+                waited = int((thread / "schedstat").read_text("ascii").split()[1])
+                longest = max(longest, waited)
         except (OSError, IndexError):
             continue  # it ended meanwhile, or this kernel keeps no such figures
-    return total / 1e9
+    return longest / 1e9
 
 
 def out_of_memory_kills() -> int:

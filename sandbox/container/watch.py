@@ -16,6 +16,9 @@ from sandbox.container import candidate, processes
 CHANNEL_IN = 0
 TICK_S = 0.05
 END_WAIT_S = 10.0
+NOTABLY_LATE_S = 0.25
+# How many times its wall limit a program gets on top where the machine keeps it waiting.
+MAX_STRETCH = 3
 
 _REPORT_HEADER = struct.Struct(">cI")
 
@@ -46,9 +49,9 @@ class Facts:
         not_compiled: The compiler's complaint.
         no_memory: Whether the program's body ended with a MemoryError.
         answers: One `[tag, payload]` for each call that came back.
-        late_s: By how much this process itself was woken too late, at most.
-        waiting_s: How long threads of a program that ran out of wall time were ready to run but
-            were not let.
+        late_s: By how much this process itself was woken too late, where that was notable.
+        waiting_s: How long a thread of a program that ran out of wall time had waited for a CPU.
+        stalled_cpu_s: The CPU time that such a program had used meanwhile.
         oom_kills: Processes that the kernel killed for memory.
         leftover: Processes alive after the program's own end.
         dirty: Whether some of them could not be removed.
@@ -68,6 +71,7 @@ class Facts:
     memory_kb: int = 0
     late_s: float = 0.0
     waiting_s: float = 0.0
+    stalled_cpu_s: float = 0.0
     oom_kills: int = 0
     leftover: int = 0
     dirty: bool = False
@@ -100,7 +104,7 @@ class Watch:
         self._facts = Facts()
         self._raw_report = bytearray()
         self._report_seen = 0
-        self._mark_wall = self._mark_cpu = self._cpu = 0.0
+        self._mark_wall = self._mark_cpu = self._cpu = self._cpu_before = 0.0
 
     def run(self) -> Facts:
         """Watch until the program has ended or was ended, and nothing of it is left.
@@ -110,6 +114,7 @@ class Watch:
         """
         facts = self._facts
         kills_before = processes.out_of_memory_kills()
+        self._cpu_before = processes.cpu_seconds(())
         start = self._mark_wall = time.monotonic()
         ended = self._wait_for_end()
         facts.wall_s = time.monotonic() - start
@@ -134,8 +139,8 @@ class Watch:
         while True:
             events = poll.poll(max(0.0, next_check - time.monotonic()) * 1000)
             now = time.monotonic()
-            if not events:
-                self._facts.late_s = max(self._facts.late_s, now - next_check)
+            if not events and now - next_check > NOTABLY_LATE_S:
+                self._facts.late_s += now - next_check
             for descriptor, _ in events:
                 if descriptor == CHANNEL_IN:
                     raise ChannelClosed
@@ -150,13 +155,18 @@ class Watch:
                 return None
 
     def _check_time(self, now: float) -> None:
+        facts = self._facts
         own = processes.process_ids() - self._baseline
-        self._cpu = max(self._cpu, processes.cpu_seconds(own))
+        self._cpu = max(self._cpu, processes.cpu_seconds(own) - self._cpu_before)
         if self._cpu - self._mark_cpu > self._limits.cpu_s:
-            self._facts.ended = "cpu"
+            facts.ended = "cpu"
         elif now - self._mark_wall > self._limits.wall_s:
-            self._facts.ended = "wall"
-            self._facts.waiting_s = processes.waiting_seconds(own)
+            # Time that the machine took is given back, so that a busy machine changes no verdict.
+            facts.waiting_s = processes.waiting_seconds(own)
+            taken = min(facts.waiting_s + facts.late_s, MAX_STRETCH * self._limits.wall_s)
+            if now - self._mark_wall > self._limits.wall_s + taken:
+                facts.ended = "wall"
+                facts.stalled_cpu_s = self._cpu - self._mark_cpu
 
     def _read(self, descriptor: int) -> bool:
         """Take what a pipe holds; False at its end, or when it is empty (they do not block)."""
