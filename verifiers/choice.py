@@ -119,12 +119,12 @@ class ChoiceVerifier:
             return dict(zip(string.ascii_uppercase, map(str, column), strict=False))
         return dict.fromkeys(self._letters, "")
 
-    def _gold(self, problem: Problem) -> str:
-        """The reference as a letter; an index into the options is one too."""
+    def _gold(self, problem: Problem) -> str | None:
+        """The reference as a letter; it may also be an index into the options, or one's text."""
         reference = problem.reference
-        if isinstance(reference, int) and not isinstance(reference, bool) and 0 <= reference < 26:
-            return string.ascii_uppercase[reference]
-        return re.sub(r"\\[a-z]+|[^A-Z]", "", str(reference).strip().upper().replace("\\TEXT", ""))
+        if isinstance(reference, int) and not isinstance(reference, bool):
+            return string.ascii_uppercase[reference] if 0 <= reference < 26 else None
+        return choose(str(reference), self._options(problem))
 
 
 def choose(text: str, options: dict[str, str]) -> str | None:
