@@ -173,33 +173,50 @@ def write_policy(
     (folder / "training.json").write_text(text, encoding="utf-8")
 
 
-def main() -> None:
-    """Train and write the policy."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "grpo/bundled/quickstart_policy")
-    parser.add_argument("--problems", type=Path, default=ROOT / "datasets")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--threads", type=int, default=1, help="torch's; part of what fixes the bytes"
-    )
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=3e-3, help="the peak")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torch.use_deterministic_algorithms(True)
-    seed_everything(options.seed)
+def make_policy(
+    problems: Path, *, seed: int, num_steps: int, batch_size: int, peak_lr: float
+) -> tuple[Qwen2ForCausalLM, Qwen2Tokenizer, float]:
+    """Make the policy from nothing but a seed and the problem sets in a folder.
+
+    Returns:
+        The policy, its tokenizer, and the loss that `train` returns.
+    """
+    seed_everything(seed)
     tokenizer = build_tokenizer(max_length=MAX_LENGTH)
     model = build_model(tokenizer)
     names = ("quickstart_maths", "quickstart_code")
     loss = train(
         model,
         tokenizer,
-        [load_problems(options.problems / name / "train.jsonl") for name in names],
+        [load_problems(problems / name / "train.jsonl") for name in names],
+        num_steps=num_steps,
+        batch_size=batch_size,
+        peak_lr=peak_lr,
+        seed=seed,
+    )
+    return model, tokenizer, loss
+
+
+def main() -> None:
+    """Train and write the policy."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--out", type=Path, default=ROOT / "grpo/bundled/quickstart_policy")
+    add("--problems", type=Path, default=ROOT / "datasets")
+    add("--seed", type=int, default=0)
+    add("--threads", type=int, default=1, help="torch's; they decide the last bits")
+    add("--steps", type=int, default=1000)
+    add("--batch-size", type=int, default=64)
+    add("--lr", type=float, default=3e-3, help="the peak")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.use_deterministic_algorithms(True)
+    model, tokenizer, loss = make_policy(
+        options.problems,
+        seed=options.seed,
         num_steps=options.steps,
         batch_size=options.batch_size,
         peak_lr=options.lr,
-        seed=options.seed,
     )
     figures = {
         "seed": options.seed,
