@@ -6,12 +6,13 @@ No test code is run, so there is nothing that a program could redefine, skip or 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sandbox.errors import BadTest
-from sandbox.expressions import FUNCTIONS, Evaluator, Unsupported, require_supported, truth
+from sandbox.expressions import Evaluator, Unsupported, require_supported, truth
 from sandbox.result import Call
 
 CHECK_FUNCTION = "check"
@@ -190,7 +191,7 @@ class _Reader:
             return False
         if self._function is not None:
             return function.id in self._aliases
-        return function.id not in FUNCTIONS
+        return not hasattr(builtins, function.id)
 
     def _with_inlined(self, node: ast.expr) -> ast.expr:
         return _Inline(self._inlined).visit(node) if self._inlined else node

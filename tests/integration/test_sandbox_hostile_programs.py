@@ -1,4 +1,4 @@
-"""Programs that try to cheat, hang, break out or take others down, on one container that survives."""
+"""Programs that cheat, hang, break out or take others down, on one container that survives."""
 
 from __future__ import annotations
 

@@ -1,0 +1,204 @@
+import threading
+import time
+
+import pytest
+
+from sandbox.errors import WorkerLost
+from sandbox.limits import Limits
+from sandbox.options import SandboxOptions
+from sandbox.pool import BREAKER_MIN_JOBS, MAX_TRIES, SandboxPool
+from sandbox.result import ExecResult, ExecStatus, Flag, InfraCause, Job, infra_result
+
+OK = ExecResult(status=ExecStatus.OK)
+JOB = Job(program="p", inputs=(b"",))
+STALLED = infra_result(InfraCause.STALLED, "slow")
+
+
+class FakeRunner:
+    """Plays one script of answers: a result, or an exception to raise."""
+
+    def __init__(self, factory):
+        self.factory = factory
+        self.runs = 0
+        self.born = time.monotonic()
+        self.tainted = None
+        self.closed = threading.Event()
+
+    def run(self, job):
+        answer = self.factory.next_answer(self)
+        if isinstance(answer, BaseException):
+            raise answer
+        self.runs += 1
+        return (answer,) * job.num_runs
+
+    def close(self):
+        self.closed.set()
+
+
+class Factory:
+    def __init__(self, *answers, default=OK):
+        self.answers = list(answers)
+        self.default = default
+        self.made = []
+        self.lock = threading.Lock()
+        self.down = False
+
+    def __call__(self):
+        if self.down:
+            raise WorkerLost("engine", "the engine is away")
+        runner = FakeRunner(self)
+        with self.lock:
+            self.made.append(runner)
+        return runner
+
+    def next_answer(self, _runner):
+        with self.lock:
+            answer = self.answers.pop(0) if self.answers else self.default
+        return answer() if callable(answer) else answer
+
+
+def died():
+    return WorkerLost("died", "the container ended")
+
+
+@pytest.fixture
+def make_pool():
+    pools = []
+
+    def make(factory, **changes):
+        options = SandboxOptions(**{"pool_size": 1, "spares": 1, "engine_wait_s": 5.0, **changes})
+        pool = SandboxPool(factory, options)
+        pools.append(pool)
+        return pool
+
+    yield make
+    for pool in pools:
+        pool.close()
+        assert all(runner.closed.is_set() for runner in pool._launch.made)
+
+
+def wait_until(condition):
+    give_up = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def test_a_lost_container_is_replaced_and_its_job_retried(make_pool):
+    factory = Factory(died)
+    pool = make_pool(factory)
+    assert pool.run(JOB) == (OK,)
+    wait_until(lambda: len(factory.made) == 3)
+    assert pool.stats().lost == {"died": 1}
+
+
+def test_trouble_that_stays_is_no_verdict(make_pool):
+    factory = Factory(default=lambda: WorkerLost("protocol", "nonsense"))
+    pool = make_pool(factory)
+    (result,) = pool.run(JOB)
+    assert result.status is ExecStatus.IE
+    assert result.infra is InfraCause.LOST
+    assert pool.stats().lost == {"protocol": MAX_TRIES}
+
+
+def test_a_program_that_takes_fresh_containers_down_is_judged(make_pool):
+    factory = Factory(default=died)
+    (result,) = make_pool(factory).run(JOB)
+    assert result.status is ExecStatus.RE
+    assert result.flags == {Flag.SV}
+
+
+def test_a_stall_is_run_once_more(make_pool):
+    factory = Factory(STALLED)
+    assert make_pool(factory).run(JOB) == (OK,)
+
+
+def test_two_stalls_are_no_verdict(make_pool):
+    factory = Factory(STALLED, STALLED)
+    (result,) = make_pool(factory).run(JOB)
+    assert result.infra is InfraCause.STALLED
+    assert factory.answers == []
+
+
+def test_old_and_tainted_containers_retire(make_pool):
+    factory = Factory()
+    pool = make_pool(factory, max_runs_per_container=3)
+    for _ in range(3):
+        pool.run(JOB)
+    wait_until(lambda: factory.made[0].closed.is_set() or factory.made[1].closed.is_set())
+    assert pool.stats().retired == {"runs": 1}
+    for runner in factory.made:
+        runner.tainted = "leftover processes"
+    pool.run(JOB)
+    assert pool.stats().retired["leftover processes"] == 1
+
+
+def test_no_more_than_pool_size_run_at_once(make_pool):
+    running, most = [], []
+
+    def slow():
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.01)
+        running.pop()
+        return OK
+
+    pool = make_pool(Factory(default=slow), pool_size=3, spares=2)
+    threads = [threading.Thread(target=pool.run, args=(JOB,)) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pool.stats().jobs == 30
+    assert max(most) <= 3
+
+
+def test_an_engine_that_stays_away_is_no_verdict(make_pool):
+    factory = Factory()
+    factory.down = True
+    pool = make_pool(factory, engine_wait_s=0.2)
+    (result,) = pool.run(JOB)
+    assert result.infra is InfraCause.UNAVAILABLE
+    assert "away" in result.detail
+
+
+def test_an_engine_that_comes_back_is_used(make_pool):
+    factory = Factory()
+    factory.down = True
+    pool = make_pool(factory)
+    threading.Timer(0.3, setattr, (factory, "down", False)).start()
+    assert pool.run(JOB) == (OK,)
+
+
+def test_many_losses_replace_all_containers(make_pool):
+    factory = Factory(default=lambda: WorkerLost("protocol", "nonsense"))
+    pool = make_pool(factory, pool_size=2, spares=2)
+    while sum(pool.stats().lost.values()) < BREAKER_MIN_JOBS:
+        pool.run(JOB)
+    assert pool.stats().retired.get("breaker", 0) > 0
+
+
+def test_closing_ends_jobs_that_wait(make_pool):
+    factory = Factory()
+    factory.down = True
+    pool = make_pool(factory, engine_wait_s=60.0)
+    results = []
+    thread = threading.Thread(target=lambda: results.extend(pool.run(JOB)))
+    thread.start()
+    time.sleep(0.05)
+    pool.close()
+    thread.join(5)
+    assert results[0].infra is InfraCause.UNAVAILABLE
+
+
+def test_an_interrupt_loses_no_place_in_the_pool(make_pool):
+    pool = make_pool(Factory(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(JOB)
+    assert pool.run(JOB) == (OK,)
+
+
+def test_more_memory_than_the_containers_have_is_an_error(make_pool):
+    pool = make_pool(Factory())
+    with pytest.raises(ValueError, match="memory_mb"):
+        pool.run(Job(program="p", inputs=(b"",), limits=Limits(memory_mb=4096)))
