@@ -98,9 +98,9 @@ explain_failed_start() {
 }
 
 main() {
+  answers && return
   .venv/bin/python -c 'import docker' 2>/dev/null ||
     die "The virtual environment is not ready yet." "Run: make setup"
-  answers && return
   refuse_what_we_cannot_cure
   install_engine
   answers || start_engine
