@@ -20,7 +20,11 @@ from verifiers.problem import Problem, Submission
 from verifiers.registry import build_verifier
 
 OPTIONS = MathOptions()
-PIECES = [r"\frac", r"\sqrt", r"{", r"}", r"(", r")", r"[", r"]", r"^", r"_", r",", r";", r":", r"1", r"2", r"0.5", r"x", r"y", r"i", r"e", r"\pi", r"\infty", r"\le", r"<", r"=", r"\in", r"\cup", r"\text{or}", r"\text{cm}", r"%", r"\%", r"!", r"|", r"'", r"&", r"\\", r"\{", r"\}", r"\pm", r"\circ", r"\begin{pmatrix}", r"\end{pmatrix}", r"\mathbb{R}", r"A"]
+_PIECES = r"""
+\frac \sqrt { } ( ) [ ] ^ _ , ; : 1 2 0.5 x y i e \pi \infty \le < = \in \cup \text{or} \text{cm} %
+\% ! | ' & \\ \{ \} \pm \circ \begin{pmatrix} \end{pmatrix} \mathbb{R} A
+"""
+PIECES = _PIECES.split()
 
 nonzero = st.integers(-30, 30).filter(bool)
 

@@ -123,9 +123,10 @@ def test_a_dead_fork_server_is_replaced(make_pool):
 def test_many_deaths_open_the_breaker(make_pool, monkeypatch):
     monkeypatch.setattr("verifiers.workers.BREAKER_DEATHS", 3)
     pool = make_pool()
+    ends = "__import__('os')._exit(3)"
+    assert pool.run(ends).failure is Failure.DIED  # two deaths: each job is tried twice
     with pytest.raises(WorkerPoolError, match="died within"):
-        for _ in range(4):
-            pool.run("__import__('os')._exit(3)")
+        pool.run(ends)
 
 
 def test_workers_are_replaced_after_their_jobs(make_pool):
@@ -192,7 +193,8 @@ def test_nothing_outlives_a_caller_that_is_killed():
         "import os, time\n"
         "from verifiers.workers import *\n"
         "pool = WorkerPool(WorkerSettings(target='builtins:eval'))\n"
-        "print(pool.run(\"__import__('os').getpid()\").value, pool._server.process.pid, flush=True)\n"
+        "worker = pool.run(\"__import__('os').getpid()\").value\n"
+        "print(worker, pool._server.process.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen(

@@ -1,0 +1,231 @@
+"""The verifier fleet on a real Ray instance: throughput, deaths, back-pressure, clean end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from verifiers.errors import UserError
+from verifiers.fleet import FleetError, VerifierFleet
+from verifiers.problem import Problem, Submission
+from verifiers.verdict import Reason, Status
+
+CHECKS = """
+import os, time
+def parity(completion): return completion == "odd"
+def deadly(completion):
+    if completion == "kill the actor":
+        os.kill(int(open("/proc/%d/stat" % os.getppid()).read().split()[3]), 9)
+    return True
+def slow(completion):
+    time.sleep(0.2)
+    return True
+"""
+ROUND_LIMIT_S = 120
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_instance():
+    ray = pytest.importorskip("ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=200_000_000,
+            log_to_driver=False,
+        )
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def checks(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fleet") / "checks.py"
+    path.write_text(CHECKS)
+    return path
+
+
+@pytest.fixture
+def make_fleet():
+    fleets = []
+
+    def make(*names, options=None, num_workers=1, max_in_flight=256):
+        specs = {name: options or {} for name in names}
+        fleets.append(
+            VerifierFleet(specs=specs, num_workers=num_workers, max_in_flight=max_in_flight)
+        )
+        fleets[-1].start()
+        return fleets[-1]
+
+    yield make
+    for fleet in fleets:
+        fleet.close()
+
+
+def submission(verifier, completion, *, reference="42", problem="p"):
+    return Submission(
+        problem=Problem(
+            id=problem, prompt="", verifier=verifier, reference=reference, source="rows:1"
+        ),
+        completion=completion,
+    )
+
+
+def drain(fleet):
+    results = []
+    give_up = time.monotonic() + ROUND_LIMIT_S
+    while fleet.pending:
+        assert time.monotonic() < give_up, f"{fleet.pending} submissions without a verdict"
+        results.extend(fleet.finished(timeout_s=5.0))
+    return results
+
+
+def children(name):
+    """Process ids whose command line has a name, by actor process."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if name in command:
+            found.append(int(folder.name))
+    return found
+
+
+def actor_pids(fleet, ray):
+    return [
+        ray.get(station.handle.__ray_call__.remote(lambda _: os.getpid()))
+        for station in fleet._stations()
+    ]
+
+
+def test_every_submission_gets_its_own_verdict(make_fleet):
+    fleet = make_fleet("math", num_workers=2)
+    fleet.wait_ready()
+    results = []
+    for number in range(400):
+        answer = number if number % 3 else -1
+        fleet.submit(
+            ("group", number),
+            submission(
+                "math", f"\\boxed{{{answer}}}", reference=str(number), problem=f"p{number // 8}"
+            ),
+        )
+        results.extend(fleet.finished(timeout_s=0.0))
+    results.extend(drain(fleet))
+    assert len(results) == 400
+    verdicts = dict(results)
+    for number in range(400):
+        right = verdicts["group", number].status is Status.CORRECT
+        assert right == bool(number % 3)
+
+
+def test_results_are_streamed_and_work_in_flight_is_bounded(make_fleet, checks):
+    name = f"{checks}:slow"
+    fleet = make_fleet(name, max_in_flight=4)
+    fleet.wait_ready()
+    for number in range(8):
+        fleet.submit(number, submission(name, "x"))
+        assert fleet._unanswered <= 4
+    started = time.monotonic()
+    first = fleet.finished(timeout_s=10.0)
+    assert first
+    assert time.monotonic() - started < 5
+    assert {key for key, _ in [*first, *drain(fleet)]} == set(range(8))
+    assert fleet.finished(timeout_s=0.0) == []
+
+
+def test_killed_actors_lose_nothing(make_fleet, ray_instance, checks):
+    name = f"{checks}:parity"
+    fleet = make_fleet(name, num_workers=2)
+    fleet.wait_ready()
+    victims = dict(zip((100, 200), actor_pids(fleet, ray_instance), strict=True))
+    for number in range(300):
+        fleet.submit(number, submission(name, "odd" if number % 2 else "even", problem=f"{number}"))
+        if number in victims:
+            os.kill(victims[number], signal.SIGKILL)
+    results = drain(fleet)
+    verdicts = dict(results)
+    assert len(results) == len(verdicts) == 300
+    assert all(v.score == float(k % 2) for k, v in verdicts.items())
+
+
+def test_killed_worker_processes_lose_nothing(make_fleet, ray_instance, checks):
+    name = f"{checks}:parity"
+    fleet = make_fleet(name)
+    fleet.wait_ready()
+    actor = actor_pids(fleet, ray_instance)[0]
+    for number in range(200):
+        fleet.submit(number, submission(name, "odd" if number % 2 else "even"))
+        if number % 60 == 30:
+            for pid in children("verifiers.fork_server"):
+                if _ancestors(pid) & {actor}:
+                    os.kill(pid, signal.SIGKILL)
+    verdicts = dict(drain(fleet))
+    assert len(verdicts) == 200
+    # A worker that died twice on one item leaves it unverified; none may get a wrong score.
+    assert all(v.score in (float(k % 2), None) for k, v in verdicts.items())
+    assert sum(v.score is None for v in verdicts.values()) <= 4
+
+
+def _ancestors(pid):
+    found = set()
+    while pid > 1:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            break
+        found.add(pid)
+    return found
+
+
+def test_an_item_that_kills_its_actor_takes_no_other_with_it(make_fleet, checks):
+    name = f"{checks}:deadly"
+    fleet = make_fleet(name)
+    fleet.wait_ready()
+    for number in range(40):
+        completion = "kill the actor" if number == 20 else "fine"
+        fleet.submit(number, submission(name, completion))
+    verdicts = dict(drain(fleet))
+    killer = verdicts.pop(20)
+    assert (killer.status, killer.score, killer.reason) == (
+        Status.ERROR,
+        None,
+        Reason.WORKER_DIED,
+    )
+    assert {v.status for v in verdicts.values()} == {Status.CORRECT}
+
+
+def test_a_verifier_that_fails_its_self_check_stops_the_start(make_fleet):
+    # No time for its worker: known answers cannot be judged.
+    fleet = make_fleet("math", options={"wall_limit_s": 0.0})
+    with pytest.raises(FleetError, match=r"self-check failed|cannot start"):
+        fleet.wait_ready()
+
+
+def test_an_unknown_verifier_is_the_users_error():
+    with pytest.raises(UserError, match="did you mean math"):
+        VerifierFleet(specs={"maths": {}}, num_workers=1, max_in_flight=1)
+
+
+def test_close_leaves_no_process(make_fleet, ray_instance, checks):
+    name = f"{checks}:parity"
+    before = set(children("verifiers.fork_server"))
+    fleet = make_fleet(name, "math", num_workers=2)
+    fleet.wait_ready()
+    for number in range(20):
+        fleet.submit(number, submission(name, "odd"))
+    drain(fleet)
+    assert set(children("verifiers.fork_server")) - before
+    fleet.close()
+    give_up = time.monotonic() + 10
+    while set(children("verifiers.fork_server")) - before:
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
