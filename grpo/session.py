@@ -12,12 +12,16 @@ from grpo.checkpointer import RunCheckpointer
 from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.environment import describe_environment
+from grpo.errors import RunFailed
 from grpo.evaluation.scores import EvaluationResult
+from grpo.learner.errors import LearnerError
+from grpo.learner.invariants import InvariantBroken
 from grpo.loop import train
 from grpo.preparation import Prepared, describe, prepare
 from grpo.protocols import Progress
 from grpo.recorder import RunRecorder
 from grpo.resuming import find_run, read_progress
+from grpo.rollout.errors import RolloutError
 from grpo.run_directory import RunDirectory
 from grpo.stopping import StopSignal
 from grpo.timing import Laps, Timeline
@@ -28,6 +32,7 @@ from grpo.wiring import (
     make_parts,
     make_publisher,
 )
+from verifiers.fleet import FleetError
 
 
 def run_training(
@@ -137,6 +142,11 @@ def _running(
         console.phase("starting")
         machinery.start(lap)
         yield machinery
+    except (RolloutError, LearnerError, FleetError, InvariantBroken) as error:
+        raise RunFailed(
+            f"{error} (--debug shows where; a checkpoint that was written can be gone on from with "
+            "--resume)"
+        ) from error
     finally:
         console.phase("stopping")
         machinery.close()

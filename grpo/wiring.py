@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grpo.algorithms.presets import Objective, resolve_objective
 from grpo.checkpointer import RunCheckpointer
 from grpo.cluster import start_ray, stop_ray
 from grpo.collect import Collector
 from grpo.config.schema import RunConfig
 from grpo.data.sampler import ProblemSampler
+from grpo.environment import find_device, resolve_dtype
 from grpo.evaluation.evaluate import Evaluator
 from grpo.learner.group import LearnerGroup, RankResources
 from grpo.learner.invariants import sampler_bound
-from grpo.learner.options import LearnerOptions
+from grpo.learner.options import LearnerOptions, Precision
 from grpo.loop import Parts
+from grpo.objective import make_objective
 from grpo.preparation import Prepared
 from grpo.protocols import BatchPolicy, Recorder, Schedule
 from grpo.publisher import ProvingPublisher
-from grpo.rollout.options import Device, EngineOptions, available_cores
+from grpo.rollout.options import EngineOptions, available_cores
 from grpo.rollout.pool import RolloutPool
 from grpo.timing import Timeline
 from grpo.values import SamplingOptions
 from verifiers.fleet import VerifierFleet
 from verifiers.verdict import Status
-
 
 _START_TIMEOUT_S = 600.0
 
@@ -119,7 +119,7 @@ def make_learner(config: RunConfig, prepared: Prepared) -> LearnerGroup:
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
         gradient_checkpointing=config.learner.gradient_checkpointing,
-        precision="float32" if _computes_in_float32(config) else "bfloat16",
+        precision=_precision(config),
         use_cpu=find_device() == "cpu",
         check_sampler_logprobs=_samples_the_whole_distribution(config),
         seed=config.seed,
@@ -129,25 +129,9 @@ def make_learner(config: RunConfig, prepared: Prepared) -> LearnerGroup:
     return LearnerGroup(
         options,
         world_size=config.learner.world_size,
-        # On CPU engines and ranks take turns on all cores, so none is set aside for a rank; a bundle
-        # of Ray's must hold something, though.
+        # On CPU engines and ranks take turns on all cores, so none is set aside for a rank; a
+        # bundle of Ray's must hold something, though.
         resources=RankResources(num_cpus=0.01, num_gpus=int(on_gpu), num_threads=threads),
-    )
-
-
-def make_objective(config: RunConfig) -> Objective:
-    """The preset with the user's overrides."""
-    return resolve_objective(
-        config.loss_type,
-        {
-            "advantage": config.advantage_estimator,
-            "scale_rewards": config.scale_rewards,
-            "loss_reduction": config.loss_reduction,
-            "epsilon": config.epsilon,
-            "epsilon_high": config.epsilon_high,
-            "delta": config.delta,
-            "kl_estimator": config.kl_estimator,
-        },
     )
 
 
@@ -270,25 +254,16 @@ def make_sampler(config: RunConfig, prepared: Prepared) -> ProblemSampler:
 def make_publisher(config: RunConfig, machinery: Machinery) -> ProvingPublisher:
     """The proven push of weights."""
     assert machinery.learner is not None
-    precision = "float32" if _computes_in_float32(config) else "bfloat16"
     return ProvingPublisher(
         source=machinery.learner,
         engines=machinery.pool,
-        max_difference=sampler_bound(precision).mean,
+        max_difference=sampler_bound(_precision(config)).mean,
     )
 
 
-def find_device() -> Device:
-    """The kind of device that this machine offers."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _computes_in_float32(config: RunConfig) -> bool:
-    return config.rollout.dtype == "float32" or (
-        config.rollout.dtype == "auto" and find_device() == "cpu"
-    )
+def _precision(config: RunConfig) -> Precision:
+    """The learner's, which follows the engines': float32, or bfloat16 with float32 masters."""
+    return "float32" if resolve_dtype(config.rollout.dtype) == "float32" else "bfloat16"
 
 
 def _samples_the_whole_distribution(config: RunConfig) -> bool:

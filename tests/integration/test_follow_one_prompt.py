@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from grpo.assemble import assemble_batch
 from grpo.config.schema import RunConfig
+from grpo.objective import make_objective
 from grpo.preparation import prepare
 from grpo.seeding import derive_seed
 from grpo.timing import Timeline
@@ -23,7 +24,6 @@ from grpo.values import SamplingOptions
 from grpo.wiring import (
     Machinery,
     make_collector,
-    make_objective,
     make_publisher,
     make_sampler,
     make_sampling,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo.cli import make_parser
+from grpo.cli import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -45,7 +45,7 @@ def test_the_command_line_is_accepted(line):
     words = shlex.split(line, comments=True)
     command = next(i for i, word in enumerate(words) if word.endswith("verigrad"))
     arguments = [word for word in words[command + 1 :] if word not in ("|", "&&")]
-    make_parser().parse_args(arguments)
+    parse(arguments)
 
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS))

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from grpo.cli import main
+from grpo.cli import main, parse
 
 
 def run(*arguments):
@@ -27,6 +27,8 @@ def test_every_command_explains_itself(command, capsys):
 CONFIG = """
 model: {model}
 data: {{path: {data}, verifier: {verifier}}}
+max_prompt_length: 64
+max_completion_length: 64
 """
 
 
@@ -80,6 +82,13 @@ data: {{path: {data}, verifier: {verifier}}}
             ["loss_type=grppo"],
             ["grppo"],
         ),
+        (
+            "embedded:quickstart",
+            '{"prompt": "1+1=", "answer": "2"}',
+            "math",
+            ["max_completion_length=512"],
+            ["128 positions", "576"],
+        ),
     ],
 )
 def test_a_mistake_is_one_paragraph_and_exit_code_2(
@@ -124,3 +133,32 @@ def test_the_start_of_the_command_imports_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a.yaml", "beta=0.04", "rollout.dtype=float32", "--dry-run"],
+        ["--dry-run", "a.yaml", "beta=0.04", "rollout.dtype=float32"],
+        ["a.yaml", "--beta", "0.04", "--dry-run", "--rollout.dtype=float32"],
+        ["beta=0.04", "a.yaml", "--rollout.dtype", "float32", "--dry-run"],
+    ],
+)
+def test_overrides_may_stand_anywhere_and_in_any_form(words):
+    args = parse(["train", *words])
+    assert (args.config, args.dry_run) == ("a.yaml", True)
+    assert [text.removeprefix("--") for text in args.overrides] == [
+        "beta=0.04",
+        "rollout.dtype=float32",
+    ]
+
+
+def test_options_of_the_command_keep_their_values():
+    args = parse(["train", "a.yaml", "--resume", "runs/x", "seed=1"])
+    assert (args.resume, args.overrides) == ("runs/x", ["seed=1"])
+    assert parse(["eval", "a.yaml", "--output=out", "seed=1"]).output == "out"
+
+
+def test_a_mistyped_option_is_not_taken_for_an_override(capsys):
+    assert main(["train", "configs/quickstart.yaml", "--dryrun"]) == 2
+    assert "--dryrun" in capsys.readouterr().err
