@@ -196,5 +196,5 @@ class StepReport:
     step: int
     policy_version: int
     metrics: Mapping[str, float]
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict[str, int])
     skipped: str | None = None

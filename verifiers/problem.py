@@ -33,7 +33,7 @@ class Problem:
     verifier: str
     reference: Any
     source: str
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

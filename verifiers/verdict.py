@@ -90,7 +90,7 @@ class Verdict:
     reason: Reason
     verifier: str
     extracted: str | None = None
-    components: Mapping[str, float] = field(default_factory=dict)
+    components: Mapping[str, float] = field(default_factory=dict[str, float])
     seconds: float = 0.0
     detail: str | None = None
     report: Mapping[str, Any] | None = None
