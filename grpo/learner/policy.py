@@ -101,8 +101,17 @@ def load_policy(options: LearnerOptions, *, trainable: bool) -> Policy:
     Args:
         options: Names the model.
         trainable: Whether its weights change; otherwise they are frozen.
+
+    Raises:
+        UserError: If there is no such model.
     """
-    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"model={options.model!r} cannot be loaded as a causal language model: {error} Give a"
+            " folder in Hugging Face format or a hub id that transformers can load."
+        ) from error
     switch_off_dropout(model)
     if trainable and options.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
