@@ -47,6 +47,10 @@ class Runner(Protocol):
         """Run a job, or raise `WorkerLost`."""
         ...
 
+    def alive(self) -> bool:
+        """Whether it can take a job, as far as is known; asked between jobs."""
+        ...
+
     def close(self) -> None:
         """Remove it; safe while another thread is in `run`, which then raises `WorkerLost`."""
         ...
@@ -216,6 +220,9 @@ class SandboxPool:
                     choose = min if fresh else max
                     runner = choose(self._idle, key=lambda one: one.runs)
                     self._idle.remove(runner)
+                    if not runner.alive():  # no job is to be blamed for a container that is gone
+                        self._retire(runner, "gone")
+                        continue
                     self._busy.add(runner)
                     self._queue_s += time.monotonic() - asked
                     return runner
@@ -247,10 +254,14 @@ class SandboxPool:
             if retire is None:
                 self._idle.append(runner)
             else:
-                self._counts["retired", retire] += 1
-                self._threads.submit(runner.close)
-                self._fill()
+                self._retire(runner, retire)
             self._changed.notify_all()
+
+    def _retire(self, runner: Runner, cause: str) -> None:
+        """Take a container out of service; called with the lock held."""
+        self._counts["retired", cause] += 1
+        self._threads.submit(runner.close)
+        self._fill()
 
     def _count_job(self, *, results: tuple[ExecResult, ...] = (), lost: str | None = None) -> None:
         with self._changed:

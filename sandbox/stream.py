@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import time
@@ -31,14 +32,23 @@ class FrameStream:
         """The end of the supervisor's error output: its traceback, if it died of one."""
         return self._complaint.decode("utf-8", "replace")
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing has come since the last frame: between jobs that can only be an end."""
+        if self._socket.fileno() < 0:
+            return False  # closed
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
+
     def send(self, message: Any, *, timeout_s: float) -> None:
         """Send one frame.
 
         Raises:
             WorkerLost: The container has gone, or takes nothing in.
         """
-        self._socket.settimeout(timeout_s)
         try:
+            self._socket.settimeout(timeout_s)
             self._socket.sendall(pack(message))
         except TimeoutError as error:
             raise WorkerLost("late", "the container took no input in time") from error
@@ -83,8 +93,8 @@ class FrameStream:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise WorkerLost("late", "the container did not answer in time")
-        self._socket.settimeout(remaining)
         try:
+            self._socket.settimeout(remaining)
             chunk = self._socket.recv(1 << 18)
         except TimeoutError as error:
             raise WorkerLost("late", "the container did not answer in time") from error

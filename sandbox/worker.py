@@ -85,8 +85,10 @@ class Worker:
     def _start_created(
         cls, engine: Engine, container_id: str, options: SandboxOptions, first_uid: int
     ) -> Worker:
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(engine.remove, container_id)
             stream = FrameStream(engine.attach(container_id))
+            undo.callback(stream.close)
             worker = cls(engine, container_id, stream)
             engine.start(container_id)
             stream.send(modules(), timeout_s=START_TIMEOUT_S)
@@ -94,10 +96,12 @@ class Worker:
             stream.send(config, timeout_s=START_TIMEOUT_S)
             ready = stream.receive(timeout_s=START_TIMEOUT_S)
             worker.missing_modules = tuple(ready["missing"])
-        except BaseException:
-            engine.remove(container_id)
-            raise
+            undo.pop_all()
         return worker
+
+    def alive(self) -> bool:
+        """Whether its container is still there, as far as can be seen between jobs."""
+        return self._stream.quiet
 
     def run(self, job: Job) -> tuple[ExecResult, ...]:
         """Run a job.

@@ -22,6 +22,7 @@ class FakeRunner:
         self.runs = 0
         self.born = time.monotonic()
         self.tainted = None
+        self.gone = False
         self.closed = threading.Event()
 
     def run(self, job):
@@ -30,6 +31,9 @@ class FakeRunner:
             raise answer
         self.runs += 1
         return (answer,) * job.num_runs
+
+    def alive(self):
+        return not self.gone
 
     def close(self):
         self.closed.set()
@@ -106,6 +110,17 @@ def test_a_program_that_takes_fresh_containers_down_is_judged(make_pool):
     (result,) = make_pool(factory).run(JOB)
     assert result.status is ExecStatus.RE
     assert result.flags == {Flag.SV}
+
+
+def test_no_program_is_blamed_for_containers_that_were_gone_before(make_pool):
+    factory = Factory()
+    pool = make_pool(factory, spares=3)
+    wait_until(lambda: len(factory.made) == 4)
+    for runner in factory.made[:4]:
+        runner.gone = True
+    assert pool.run(JOB) == (OK,)
+    assert pool.stats().lost == {}
+    assert pool.stats().retired["gone"] >= 1
 
 
 def test_a_stall_is_run_once_more(make_pool):
