@@ -205,7 +205,7 @@ def main() -> None:
     add("--problems", type=Path, default=ROOT / "datasets")
     add("--seed", type=int, default=0)
     add("--threads", type=int, default=1, help="torch's; they decide the last bits")
-    add("--steps", type=int, default=1000)
+    add("--steps", type=int, default=1500)
     add("--batch-size", type=int, default=64)
     add("--lr", type=float, default=3e-3, help="the peak")
     options = parser.parse_args()
