@@ -1,5 +1,6 @@
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ class FakeRunner:
 
 
 class Factory:
-    def __init__(self, *answers, default=OK):
+    def __init__(self, *answers: Any, default: Any = OK):
         self.answers = list(answers)
         self.default = default
         self.made = []
