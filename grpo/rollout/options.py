@@ -32,8 +32,7 @@ class EngineOptions:
         max_num_batched_tokens: Tokens of one engine step.
         tensor_parallel_size: Devices that one engine is spread over.
         gpu_memory_utilization: GPU only: share of a device that weights and KV cache take.
-        kv_cache_memory_mb: Size of the KV cache on every device; on CPU by default 256, on GPU what
-            is left over.
+        kv_cache_memory_mb: CPU only: size of the KV cache, by default 256.
         block_size: Tokens of a KV cache block, and so of the unit that prefix caching works in.
         enable_prefix_caching: Whether the members of a group share their prompt's KV cache.
         enforce_eager: Skip graph capture. On by default on CPU, where capture costs minutes.
@@ -84,6 +83,7 @@ def resolve_options(options: EngineOptions, *, num_cores: int, num_engines: int)
     return replace(
         options,
         dtype="bfloat16" if options.dtype == "auto" else options.dtype,
+        kv_cache_memory_mb=None,
         enforce_eager=bool(options.enforce_eager),
         in_process=bool(options.in_process),
     )

@@ -209,7 +209,7 @@ class RolloutPool:
             for engine, reference in zip(self._engines, references, strict=True)
         ]
 
-    def close(self, timeout_s: float = 15.0) -> None:
+    def close(self, timeout_s: float = 45.0) -> None:
         """Stop the engines and their processes. Calling it twice is harmless.
 
         Args:

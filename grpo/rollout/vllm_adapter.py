@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from vllm.logprobs import Logprob
 
 TRANSFER_MODULE = "grpo.rollout.vllm_transfer"
+# vLLM's own limit is 5 s, after which it kills its children; on a busy machine that is before they
+# have removed their shared memory.
+SHUTDOWN_TIMEOUT_S = 30.0
 
 
 class VllmEngine:
@@ -166,7 +169,7 @@ class VllmEngine:
 
     def close(self) -> None:
         """As `Engine.close`."""
-        self._engine.engine_core.shutdown()
+        self._engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
         self._segment.close()
 
     def _make_update(self, payload: WeightPayload, buffer: np.ndarray) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -16,12 +17,18 @@ from grpo.rollout.transports import make_sender
 from grpo.values import RolloutRequest, SamplingOptions
 
 TOLERANCE = 1e-4
+SEGMENTS = Path("/dev/shm")
 PROMPT = tuple(3 + (7 * i) % 120 for i in range(40))
 ENDLESS = SamplingOptions(max_completion_length=300, stop_token_ids=())
 
 
 @pytest.fixture(scope="module")
-def pool(tiny_policy):
+def segments_before():
+    return set(SEGMENTS.glob("psm_*"))
+
+
+@pytest.fixture(scope="module")
+def pool(tiny_policy, segments_before):
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
     options = EngineOptions(
         model=str(tiny_policy(tied=False)),
@@ -121,7 +128,7 @@ def test_a_damaged_segment_is_refused_and_the_next_push_lands(pool, policy):
     assert pool.policy_version == version + 1
 
 
-def test_closing_ends_the_children_too(pool):
+def test_closing_ends_the_children_and_removes_their_shared_memory(pool, segments_before):
     actor = pool._engines[0].actor
     pid = ray.get(actor.__ray_call__.remote(lambda actor: __import__("os").getpid()))
     process = psutil.Process(pid)
@@ -130,3 +137,4 @@ def test_closing_ends_the_children_too(pool):
     pool.close()
     _, alive = psutil.wait_procs([process, *children], timeout=10)
     assert not alive
+    assert set(SEGMENTS.glob("psm_*")) <= segments_before

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import metadata
 
 import pytest
@@ -30,7 +31,10 @@ def test_cpu_defaults_start_fast_and_share_prefixes(model):
 
 
 def test_gpu_leaves_sizes_to_vllm(model):
-    resolved = resolve(EngineOptions(model=model, device="cuda", tensor_parallel_size=2))
+    options = EngineOptions(
+        model=model, device="cuda", tensor_parallel_size=2, kv_cache_memory_mb=256
+    )
+    resolved = resolve(options)
     assert resolved.dtype == "bfloat16"
     assert resolved.block_size is None
     assert resolved.kv_cache_memory_mb is None
@@ -56,7 +60,9 @@ def test_what_the_user_chose_stays(model, device):
         num_threads=3,
         in_process=True,
     )
-    assert resolve(chosen) == chosen
+    # On GPU, gpu_memory_utilization decides about the KV cache.
+    expected = chosen if device == "cpu" else replace(chosen, kv_cache_memory_mb=None)
+    assert resolve(chosen) == expected
 
 
 def test_tensor_parallelism_on_cpu_is_refused(model):
