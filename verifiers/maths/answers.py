@@ -55,6 +55,14 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True)
+class Without:
+    r"""`\mathbb{R} \setminus \{1\}`."""
+
+    whole: Answer
+    removed: Answer
+
+
+@dataclass(frozen=True, slots=True)
 class NamedSet:
     r"""`\mathbb{R}`, `\emptyset`."""
 
@@ -144,6 +152,7 @@ Answer = (
     | Collection
     | Interval
     | Union
+    | Without
     | NamedSet
     | Relation
     | Member

@@ -89,7 +89,7 @@ _INVISIBLE = re.compile(
 )
 _SPACES = re.compile(r"(?<!\\)\\(?:[,;: ]|(?:quad|qquad|enspace|thinspace)(?![a-zA-Z]))|~|\s+")
 _WRAPPER = re.compile(
-    r"\\(?:mathbf|boldsymbol|bm|mathit|mathsf|mathnormal|underline|boxed|fbox|phantom|"
+    r"\\(?:mathbf|boldsymbol|bm|mathit|mathsf|mathnormal|underline|boxed|fbox|"
     r"textcolor\{[^{}]*\}|color\{[^{}]*\})\s*\{([^{}]*)\}"
 )
 _BRACED_SYMBOL = re.compile(r"\{([a-zA-Z])\}(?=_)")

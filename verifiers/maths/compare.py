@@ -20,6 +20,7 @@ from verifiers.maths.answers import (
     Ratio,
     Relation,
     Union,
+    Without,
     Words,
 )
 from verifiers.maths.equality import Equality, difference
@@ -30,7 +31,7 @@ from verifiers.maths.regions import NotARegion, region_name, same_region
 from verifiers.maths.scalars import same_quantity
 from verifiers.verdict import Reason
 
-REGIONS = (Interval, Union, NamedSet, Member)
+REGIONS = (Interval, Union, Without, NamedSet, Member)
 PARAMETER = Symbol("@parameter")
 
 
@@ -146,9 +147,6 @@ class _Comparison:
         elementwise = _all([self.compare(g, p) for g, p in sides])
         if elementwise.same or len(gold.sides) != 2:
             return elementwise
-        names = [side for side in (gold.sides[0], prediction.sides[0]) if _is_name(side)]
-        if len(names) == 2 and names[0] != names[1]:
-            return Finding.of(False)
         left, right = _zero_form(gold), _zero_form(prediction)
         if left is None or right is None:
             return elementwise
@@ -171,6 +169,8 @@ class _Comparison:
             return self.regions(gold, prediction)
         if not isinstance(prediction, Collection):
             return MISMATCH
+        if gold.kind == "tuple" and any(_is_inequality(item) for item in prediction.items):
+            return self.regions(gold, prediction) if self.options.interval_bridge else MISMATCH
         match gold.kind, prediction.kind:
             case "tuple", "tuple" | "list":
                 return self.ordered(gold.items, prediction.items)

@@ -106,7 +106,7 @@ def _read_text(content: str, spaced: bool) -> list[Token]:
         return [Token("command", "%", spaced)]
     if len(content) == 1 and content.isalpha() and not is_symbol(content):
         return [Token("letter", content, spaced)]
-    if content.lower() in WORDS:
+    if content.lower() in WORDS and content != "min":  # minutes
         return [Token("command", WORDS[content.lower()], spaced)]
     if re.fullmatch(r"[-+]?\d+(?:\.\d+)?%?", content):
         return tokenize(content)

@@ -9,10 +9,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from verifiers.maths.exact import evaluate
 from verifiers.maths.expressions import Apply, Expression, Number, Symbol
 
 RECIPROCALS = {"sec": "cos", "csc": "sin", "cot": "tan", "coth": "tanh"}
-ANGLES = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
+MAX_DEGREE = 64
 
 
 class Undefined(Exception):
@@ -109,7 +110,7 @@ def _apply(  # noqa: C901, PLR0911, PLR0912 - one case for each operation
         case "abs", [a]:
             return abs(a)
         case "pow", [a, b]:
-            return n.power(a, b)
+            return _power(a, b, args[1], n)
         case "root", [a, degree]:
             root = _root_degree(args[1])
             real = n.real_root(a, root) if root % 2 else None
@@ -132,7 +133,21 @@ def _apply(  # noqa: C901, PLR0911, PLR0912 - one case for each operation
     raise Undefined(op)
 
 
+def _power(a: Any, b: Any, exponent: Expression, n: Arithmetic) -> Any:
+    """`a` to the `b`; real where the exponent's denominator is odd, as `(-8)^{1/3} = -2`."""
+    written = evaluate(exponent)
+    if written is not None and written.denominator % 2 and 1 < written.denominator <= MAX_DEGREE:
+        real = n.real_root(a, written.denominator)
+        if real is not None:
+            return n.power(real, n.number(written.numerator, 1))
+    return n.power(a, b)
+
+
 def _root_degree(degree: Expression) -> int:
-    if isinstance(degree, Number) and degree.value.denominator == 1 and 2 <= degree.value <= 64:
+    if (
+        isinstance(degree, Number)
+        and degree.value.denominator == 1
+        and 2 <= degree.value <= MAX_DEGREE
+    ):
         return int(degree.value)
     return 0

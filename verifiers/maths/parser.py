@@ -27,6 +27,8 @@ Omega ell hbar
 """
 GREEK = frozenset(_GREEK_NAMES.split())
 NAMED_FUNCTIONS = frozenset("fghFGH")
+POLYNOMIALS = frozenset("pqPQT")
+VARIABLES = "xtnz"
 TIMES = frozenset({"times", "cdot", "ast"})
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 
@@ -252,9 +254,14 @@ class _Parser:
         if name == "C" and self.at("_") and (chosen := self.combination()):
             return chosen
         name += self.decoration()
-        if name[0] in NAMED_FUNCTIONS and self.at("("):
+        if self.at("(") and (name[0] in NAMED_FUNCTIONS or self.at_polynomial(name)):
             return Apply(f"@{name}", (self.group(),))
         return Symbol(name)
+
+    def at_polynomial(self, name: str) -> bool:
+        """Whether a name and the bracket after it are `P(x)`, not the product `P(1 + r)`."""
+        variable = self.at(*VARIABLES, kind="letter", offset=1) and self.at(")", offset=2)
+        return name[0] in POLYNOMIALS and variable
 
     def decoration(self) -> str:
         """Subscript and primes of a symbol, as part of its name."""

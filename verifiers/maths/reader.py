@@ -24,6 +24,7 @@ from verifiers.maths.answers import (
     Ratio,
     Relation,
     Union,
+    Without,
     Words,
 )
 from verifiers.maths.cleanup import clean
@@ -38,7 +39,7 @@ from verifiers.maths.expressions import (
 )
 from verifiers.maths.lexer import Token, tokenize
 from verifiers.maths.parser import parse_expression
-from verifiers.maths.units import DEGREE, Unit, is_symbol, read_unit
+from verifiers.maths.units import DEGREE, Unit, is_plain_word, is_symbol, read_unit
 from verifiers.maths.words import normalize_words
 
 OPERATORS: dict[str, Operator] = {
@@ -155,7 +156,7 @@ class _Reader:
             return Family(items[0], items[1].name.name)
         return Collection("list", tuple(_flatten(_share_name(items))), joiner)
 
-    def read_single(self) -> Answer:  # noqa: PLR0911 - one case for each kind
+    def read_single(self) -> Answer:  # noqa: C901, PLR0911 - one case for each kind
         tokens = self.tokens
         if self.contains("in", kind="command"):
             left, *rest = self.split(lambda t: t.kind == "command" and t.text == "in")
@@ -166,6 +167,12 @@ class _Reader:
             return self.read_congruence()
         if any(_operator(token) for token in self.at_top()):
             return self.read_relation()
+        for minus in ("setminus", "backslash"):
+            if self.contains(minus, kind="command"):
+                whole, *rest = self.split(lambda t, m=minus: t.kind == "command" and t.text == m)
+                if len(rest) != 1:
+                    raise Unreadable("several set differences")
+                return Without(self.within(whole).read(), self.within(rest[0]).read())
         if self.contains("cup", kind="command"):
             parts = self.split(lambda t: t.kind == "command" and t.text == "cup")
             return Union(tuple(self.within(part).read() for part in parts))
@@ -391,7 +398,7 @@ def _is_unit_symbol(tokens: Sequence[Token], min_letters: int) -> bool:
     power = "".join(token.text for token in tokens if token.kind != "letter")
     if is_symbol(letters):
         return len(letters) >= min_letters and bool(re.fullmatch(r"(?:\^\{?\d\}?)?", power))
-    return not power and len(letters) >= 3
+    return not power and is_plain_word(letters)
 
 
 def _is_unit_fraction(tokens: Sequence[Token]) -> bool:

@@ -18,6 +18,7 @@ from verifiers.maths.answers import (
     Quantity,
     Relation,
     Union,
+    Without,
 )
 from verifiers.maths.equality import Equality, float_value
 from verifiers.maths.expressions import Apply, Expression, Symbol
@@ -48,10 +49,23 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class _Complement:
+    """Numbers that are not in a region."""
+
+    region: Region
+
+    def ends(self) -> list[Expression]:
+        return self.region.ends()
+
+    def contains(self, place: int, places: dict[Expression, int]) -> bool:
+        return not self.region.contains(place, places)
+
+
+@dataclass(frozen=True, slots=True)
 class Region:
     """Pieces joined by `all` or `any`; nothing joined by `all` is every number."""
 
-    parts: tuple[Region | _Piece, ...]
+    parts: tuple[Region | _Complement | _Piece, ...]
     every: bool
 
     def ends(self) -> list[Expression]:
@@ -103,7 +117,7 @@ def region_name(answer: Answer) -> Expression | None:
     return None
 
 
-def read_region(answer: Answer) -> Region:  # noqa: PLR0911 - one case for each kind
+def read_region(answer: Answer) -> Region:  # noqa: C901, PLR0911 - one case for each kind
     """The region that an answer describes.
 
     Raises:
@@ -122,6 +136,8 @@ def read_region(answer: Answer) -> Region:  # noqa: PLR0911 - one case for each 
             return _between(left, right, False, False)
         case Collection("set", items):
             return Region(tuple(_point(item) for item in items), every=False)
+        case Without(whole, removed):
+            return Region((read_region(whole), _Complement(read_region(removed))), every=True)
         case Union(parts):
             return Region(tuple(read_region(part) for part in parts), every=False)
         case Relation():

@@ -53,8 +53,10 @@ def same_quantity(
 def _bridges(gold: Quantity, prediction: Quantity, options: MathOptions) -> list[Expression]:
     """Other values that the reference also stands for."""
     bridges: list[Expression] = []
-    match gold.expression:
-        case Apply("percent", (number,)) if options.percent_bridge:
+    match gold.expression, prediction.expression:
+        case _, Apply("percent"):
+            pass
+        case Apply("percent", (number,)), _ if options.percent_bridge:
             bridges.append(number)
     radians = any(n == Symbol("pi") for n in walk(prediction.expression))
     if options.degree_bridge and gold.unit == DEGREE and prediction.unit is None and radians:
@@ -158,14 +160,23 @@ def _is_literal(expression: Expression) -> bool:
     return False
 
 
+def _is_power(expression: Expression) -> bool:
+    match expression:
+        case Apply("pow", (base, exponent)):
+            return _is_literal(base) and _is_literal(exponent)
+    return False
+
+
 def _is_unevaluated(expression: Expression) -> bool:
     """Whether sums or products of plain numbers were left standing.
 
     Scientific notation and powers were not.
     """
     match expression:
+        case Apply("mul", (_, Apply("pow", (Number(value=base), _)))) if base == 10:
+            return False
         case Apply("mul" | "add", args):
-            plain = [arg for arg in args if _is_literal(arg)]
+            plain = [arg for arg in args if _is_literal(arg) or _is_power(arg)]
             return len(plain) > 1 or any(_is_unevaluated(arg) for arg in args)
         case Apply("div" | "neg" | "percent", args):
             return any(_is_unevaluated(arg) for arg in args)

@@ -68,6 +68,7 @@ false for all any every each real integer integers infinity pi
 """
 _NOT_UNITS = frozenset(_WORDS_OF_DOUBT.split())
 _POWERS: Mapping[str, int] = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
+_VOWEL = re.compile(r"[aeiou]")
 _WORD = re.compile(r"[a-zA-Z]+")
 MAX_WORDS = 4
 
@@ -128,10 +129,12 @@ def read_unit(text: str) -> tuple[Unit | None, int] | None:
 def _combine(words: list[str]) -> tuple[Unit | None, int] | None:
     factors: dict[str, int] = {}
     multiplier, sign, ahead, last = 1, 1, 1, ""
+    last_was_per = False
     for word in words:
+        last_was_per = word in ("per", "/")
         if word in MULTIPLIERS:
             multiplier *= MULTIPLIERS[word]
-        elif word in ("per", "/"):
+        elif last_was_per:
             sign = -1
         elif word in _POWERS and (word.endswith("d") or word == "cubed") and last:
             factors[last] *= _POWERS[word]
@@ -147,9 +150,15 @@ def _combine(words: list[str]) -> tuple[Unit | None, int] | None:
             ahead = 1
         else:
             return None
-    if len(factors) > MAX_WORDS:
+    if len(factors) > MAX_WORDS or ahead != 1 or (sign < 0 and last_was_per):
         return None
     return (Unit(tuple(sorted(factors.items()))) if factors else None), multiplier
+
+
+def is_plain_word(text: str) -> bool:
+    """Whether letters outside a text command are a word for a unit: `dollars`, `apples`."""
+    plural = len(text) > 3 and text.islower() and text.endswith("s") and bool(_VOWEL.search(text))
+    return plural or text.lower() in _ALIASES
 
 
 def is_symbol(text: str) -> bool:
@@ -157,7 +166,7 @@ def is_symbol(text: str) -> bool:
 
     `cm`, not `x`.
     """
-    return text in _SCALES
+    return text in _SCALES or text == "L"
 
 
 def _singular(word: str) -> str:
