@@ -1,0 +1,98 @@
+"""The `code` verifier as the fleet and the command line use it, on real containers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import closing
+
+import pytest
+
+from grpo.cli import main
+from verifiers.code import CodeVerifier
+from verifiers.judge import Judge
+from verifiers.problem import Problem, Submission
+from verifiers.verdict import Status
+
+MIXED = {
+    "entry_point": "double",
+    "preamble": "import math",
+    "tests": [
+        {"kind": "function", "args": [3], "expected": 6},
+        {"kind": "assert", "code": "assert double(2) == 4 and not double(0)"},
+        {"kind": "stdio", "input": "5\n", "output": "10"},
+    ],
+}
+PROGRAM = """```python
+def double(x):
+    return math.floor(2 * x)
+if __name__ == "__main__":
+    try:
+        print(double(int(input())))
+    except EOFError:
+        pass
+```"""
+
+
+def submission(completion: str) -> Submission:
+    problem = Problem(id="d", prompt="", verifier="code", reference=MIXED, source="test")
+    return Submission(problem=problem, completion=completion)
+
+
+def test_known_answers_get_their_verdicts() -> None:
+    with closing(Judge({"code": {"pool_size": 1, "runtime": "runc"}})) as judge:
+        assert judge.self_check() == []
+
+
+def test_kinds_mix_and_threads_share_the_containers() -> None:
+    wrong = PROGRAM.replace("print(double", "print(1 + double")
+    with closing(CodeVerifier(pool_size=2, scoring="fraction")) as verifier:
+        verdicts = [None] * 24
+
+        def judge(index: int) -> None:
+            text = wrong if index % 2 else PROGRAM
+            verdicts[index] = verifier.verify(submission(text))
+
+        threads = [threading.Thread(target=judge, args=(i,)) for i in range(len(verdicts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {one.score for one in verdicts[::2]} == {1.0}
+        assert {round(one.score, 3) for one in verdicts[1::2]} == {0.667}
+        assert verifier.stats().jobs == 2 * len(verdicts)
+
+
+def test_it_can_be_used_again_after_closing() -> None:
+    verifier = CodeVerifier(pool_size=1)
+    for _ in range(2):
+        assert verifier.verify(submission(PROGRAM)).status is Status.CORRECT
+        verifier.close()
+
+
+def test_check_and_run_from_the_command_line(tmp_path, capfd) -> None:
+    assert main(["sandbox", "check", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["healthy"] is True
+    program = tmp_path / "square.py"
+    program.write_text("print(int(input()) ** 2)")
+    assert main(["sandbox", "run", str(program), "--stdin", "12"]) == 0
+    assert capfd.readouterr().out == "144\n"
+    assert main(["sandbox", "run", str(program), "--stdin", "x", "--json"]) == 1
+    assert json.loads(capfd.readouterr().out)["status"] == "RE"
+    assert main(["sandbox", "build", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["origin"] == "present"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "/nonexistent.py"], "cannot be read"),
+        (["check", "--image", "verigrad-no-such:1"], "docker pull"),
+        (["check", "--runtime", "no-such"], "knows no runtime"),
+    ],
+)
+def test_mistakes_are_one_paragraph_and_exit_code_2(arguments, said, capfd) -> None:
+    assert main(["sandbox", *arguments]) == 2
+    error = capfd.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
