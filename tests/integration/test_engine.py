@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -239,10 +240,8 @@ def test_closing_leaves_no_process_and_no_file(pool, model, leftovers_before):
     )
     second.start()
     second.wait_ready()
-    pid = ray.get(
-        second._engines[0].actor.__ray_call__.remote(lambda actor: __import__("os").getpid())
-    )
-    process = psutil.Process(pid)
+    pid = ray.get(second._engines[0].actor.__ray_call__.remote(lambda actor: os.getpid()))
+    process = psutil.Process(int(pid))
     children = process.children(recursive=True)
     second.close()
     _, alive = psutil.wait_procs([process, *children], timeout=10)
