@@ -9,7 +9,7 @@ from typing import Any
 
 from grpo.config.schema import DataConfig, RunConfig
 from grpo.data.problems import load_problems
-from grpo.data.prompts import PromptEncoder
+from grpo.data.prompts import PromptEncoder, read_max_positions
 from grpo.environment import find_device, resolve_dtype
 from grpo.memory_plan import Share, available_memory, check_memory, plan_memory
 from grpo.objective import make_objective
@@ -156,10 +156,8 @@ def _plan_memory(config: RunConfig, model: str) -> Sequence[Share]:
 
 
 def _check_lengths(config: RunConfig, model: str) -> None:
-    from transformers import AutoConfig
-
     longest = config.max_prompt_length + config.max_completion_length
-    positions = getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
+    positions = read_max_positions(model)
     if positions is not None and positions < longest:
         raise UserError(
             f"model={config.model!r} has {positions} positions, fewer than max_prompt_length + "

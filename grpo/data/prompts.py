@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from verifiers.errors import UserError
@@ -44,11 +43,6 @@ class PromptEncoder:
                 "tokenizer, so no completion could ever end; set eos_token_id in one of them."
             )
         self.stop_token_ids: tuple[int, ...] = tuple(sorted(eos))
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of token ids, the added ones included."""
-        return len(self.tokenizer)
 
     def encode(self, problem: Problem) -> tuple[int, ...]:
         """The prompt as the model is to see it.
@@ -99,6 +93,9 @@ class PromptEncoder:
             encoded[problem.id] = ids
         return encoded
 
-    def save(self, folder: Path) -> None:
-        """Write the tokenizer's files."""
-        self.tokenizer.save_pretrained(str(folder))
+
+def read_max_positions(model: str) -> int | None:
+    """Tokens that a model has positions for; None where it does not say."""
+    from transformers import AutoConfig
+
+    return getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)

@@ -128,7 +128,7 @@ class LearnerGroup:
     def score(
         self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]
     ) -> list[tuple[float, ...]]:
-        """Compute every token's log-probability of fixed completions, at the sampler's temperature.
+        """Compute every token's log-probability of fixed completions, at temperature 1.
 
         Args:
             completions: Pairs of prompt ids and completion ids.

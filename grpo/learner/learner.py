@@ -110,13 +110,13 @@ class Learner:
         return UpdateReport(metrics=metrics, skipped=skipped)
 
     def score(self, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> tuple[float, ...]:
-        """Compute each token's log-probability, at the sampler's temperature."""
+        """Compute each token's log-probability at temperature 1, as engines score a probe."""
         ids_B_T = torch.tensor([[*prompt_ids, *completion_ids]], device=self.device)
         first = len(prompt_ids) - 1
         positions_N = torch.arange(first, first + len(completion_ids), device=self.device)
         targets_N = torch.tensor(completion_ids, dtype=torch.long, device=self.device)
         with torch.no_grad(), self.accelerator.autocast():
-            logprobs_N, _ = self.policy(ids_B_T, positions_N, targets_N)
+            logprobs_N, _ = self.policy(ids_B_T, positions_N, targets_N, temperature=1.0)
         return tuple(logprobs_N.tolist())
 
     def named_weights(self) -> list[tuple[str, Tensor]]:

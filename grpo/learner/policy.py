@@ -23,7 +23,7 @@ class Policy(nn.Module):
     Args:
         model: Any causal language model of transformers whose logits are its output layer applied
             to the trunk's last hidden state; `check_output_layer` proves that this holds.
-        temperature: What logits are divided by.
+        temperature: What logits are divided by in training: the sampler's.
     """
 
     def __init__(self, model: PreTrainedModel, *, temperature: float) -> None:
@@ -32,7 +32,12 @@ class Policy(nn.Module):
         self.temperature = temperature
 
     def forward(
-        self, input_ids_B_T: Tensor, positions_N: Tensor, targets_N: Tensor
+        self,
+        input_ids_B_T: Tensor,
+        positions_N: Tensor,
+        targets_N: Tensor,
+        *,
+        temperature: float | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Compute log-probability and entropy at every chosen position.
 
@@ -43,6 +48,7 @@ class Policy(nn.Module):
             input_ids_B_T: Token ids.
             positions_N: Index into the flattened B * T positions of the token *before* each target.
             targets_N: The target token ids.
+            temperature: Another one than in training.
 
         Returns:
             Log-probabilities and entropies, both of shape N.
@@ -51,7 +57,11 @@ class Policy(nn.Module):
         hidden_N_H = hidden_B_T_H.flatten(0, 1)[positions_N]
         head = self._output_layer()
         return compute_logprobs(
-            hidden_N_H, head.weight, head.bias, targets_N, temperature=self.temperature
+            hidden_N_H,
+            head.weight,
+            head.bias,
+            targets_N,
+            temperature=self.temperature if temperature is None else temperature,
         )
 
     def check_output_layer(self) -> None:
@@ -76,10 +86,9 @@ class Policy(nn.Module):
         if not worst <= allowed:
             raise UserError(
                 f"{type(self.model).__name__} does more to its logits than its output layer (its "
-                f"own"
-                f" log-probabilities differ by {worst:.3g}), so this learner would train another "
-                f"model than"
-                " the one it loads. Use an architecture without logit scaling or soft-capping."
+                f"own log-probabilities differ by {worst:.3g}), so this learner would train "
+                "another model than the one it loads. Use an architecture without logit scaling "
+                "or soft-capping."
             )
 
     def _hidden_states(self, input_ids_B_T: Tensor) -> Tensor:
