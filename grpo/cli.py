@@ -93,7 +93,3 @@ def make_parser() -> argparse.ArgumentParser:
     for name in _COMMANDS:
         importlib.import_module(f"grpo.commands.{_MODULES.get(name, name)}").add_parser(subparsers)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

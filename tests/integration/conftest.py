@@ -49,7 +49,7 @@ class Run:
 def run_verigrad(*arguments, cwd=ROOT, timeout=580, env=None):
     """Run the command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "grpo.cli", *map(str, arguments)],
+        [sys.executable, "-m", "grpo", *map(str, arguments)],
         cwd=cwd,
         env=os.environ | (env or {}),
         capture_output=True,

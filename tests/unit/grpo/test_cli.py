@@ -8,7 +8,7 @@ from grpo.cli import main, parse
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "grpo.cli", *arguments],
+        [sys.executable, "-m", "grpo", *arguments],
         capture_output=True,
         text=True,
         timeout=100,
