@@ -11,7 +11,7 @@ from sandbox.limits import Limits
 MAX_DEFAULT_SIZE = 8
 # Loaded once a container, so that no program pays for its import.
 DEFAULT_PRELOAD = (
-    "numpy", "bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools",
+    "bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools",
     "heapq", "itertools", "math", "operator", "random", "re", "statistics", "string", "typing",
 )  # fmt: skip
 
@@ -26,7 +26,8 @@ class SandboxOptions:
         pool_size: Programs that run at the same time; by default one for each core, at most 8.
         spares: Containers that stand by, to take over from one that is retired.
         limits: What a program may use at most; a job may ask for less time, not for more memory.
-        preload: Modules to load ahead; those that the image lacks are left out.
+        preload: Modules that are loaded ahead; those that the image lacks are left out.
+        preload_heavy: As `preload`, but only for programs that name one of them.
         max_runs_per_container: Age of a container in runs at which it is retired.
         max_container_age_s: The same in seconds.
         engine_wait_s: How long a job waits for a container while the engine is away.
@@ -38,6 +39,7 @@ class SandboxOptions:
     spares: int = 1
     limits: Limits = field(default_factory=Limits)
     preload: tuple[str, ...] = DEFAULT_PRELOAD
+    preload_heavy: tuple[str, ...] = ("numpy",)
     max_runs_per_container: int = 200
     max_container_age_s: float = 900.0
     engine_wait_s: float = 60.0

@@ -50,8 +50,11 @@ ENVIRONMENT = {
 class Worker:
     """A container that runs one job at a time."""
 
-    def __init__(self, engine: Engine, container_id: str, stream: FrameStream) -> None:
+    def __init__(
+        self, engine: Engine, container_id: str, stream: FrameStream, heavy: tuple[str, ...]
+    ) -> None:
         self._engine = engine
+        self._heavy = heavy
         self.container_id = container_id
         self._stream = stream
         self._jobs = 0
@@ -89,10 +92,14 @@ class Worker:
             undo.callback(engine.remove, container_id)
             stream = FrameStream(engine.attach(container_id))
             undo.callback(stream.close)
-            worker = cls(engine, container_id, stream)
+            worker = cls(engine, container_id, stream, options.preload_heavy)
             engine.start(container_id)
             stream.send(modules(), timeout_s=START_TIMEOUT_S)
-            config = {"first_uid": first_uid, "preload": options.preload}
+            config = {
+                "first_uid": first_uid,
+                "preload": options.preload,
+                "preload_heavy": options.preload_heavy,
+            }
             stream.send(config, timeout_s=START_TIMEOUT_S)
             ready = stream.receive(timeout_s=START_TIMEOUT_S)
             worker.missing_modules = tuple(ready["missing"])
@@ -113,7 +120,9 @@ class Worker:
         self._jobs += 1
         limits = job.limits
         stamp = {"seq": self._jobs, "nonce": secrets.token_hex(8)}
-        message = {**stamp, **_job_json(job)}
+        # A name that only looks like an import costs a few milliseconds, and nothing else.
+        heavy = any(name in job.program for name in self._heavy)
+        message = {**stamp, **_job_json(job), "heavy": heavy}
         timeout_s = (1 + MAX_STRETCH) * limits.wall * job.num_runs + ANSWER_SLACK_S
         self._stream.send(message, timeout_s=timeout_s)
         answer = self._stream.receive(timeout_s=timeout_s)

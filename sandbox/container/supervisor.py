@@ -18,11 +18,19 @@ USERS = 96
 
 
 class Supervisor:
-    """Owns the channel to the judge, and the uids of this container."""
+    """Owns the channel to the judge, and the uids of this container.
 
-    def __init__(self, first_uid: int, connection: socket.socket, baseline: set[int]) -> None:
+    Args:
+        first_uid: The first of its uids; the killer's.
+        zygotes: Connections to the zygotes, by whether the heavy libraries are loaded in it.
+        baseline: The processes that are not a program's.
+    """
+
+    def __init__(
+        self, first_uid: int, zygotes: dict[bool, socket.socket], baseline: set[int]
+    ) -> None:
         self._killer = first_uid
-        self._connection = connection
+        self._zygotes = zygotes
         self._baseline = baseline
         self._runs = 0
 
@@ -36,7 +44,7 @@ class Supervisor:
         runs: list[dict[str, Any]] = []
         for text in job["inputs"]:
             task = {"program": job["program"], "calls": None}
-            facts = self._run_one(task, base64.b64decode(text), job["limits"])
+            facts = self._run_one(job, task, base64.b64decode(text))
             runs.append(_as_json(facts))
             if job["stop_early"] and (facts.ended != "exit" or facts.code != 0):
                 break
@@ -49,7 +57,7 @@ class Supervisor:
         done = 0
         while done < len(calls):
             task = {"program": job["program"], "calls": calls[done:]}
-            facts = self._run_one(task, b"", job["limits"], calls=len(calls) - done)
+            facts = self._run_one(job, task, b"", calls=len(calls) - done)
             del facts.answers[len(calls) - done :]
             runs.append({**_as_json(facts), "first": done})
             done += len(facts.answers) + 1
@@ -58,8 +66,9 @@ class Supervisor:
         return runs
 
     def _run_one(
-        self, task: dict[str, Any], stdin: bytes, limits: dict[str, Any], *, calls: int = 1
+        self, job: dict[str, Any], task: dict[str, Any], stdin: bytes, *, calls: int = 1
     ) -> Facts:
+        limits, connection = job["limits"], self._zygotes[job["heavy"]]
         uid = self._killer + 1 + self._runs % (USERS - 1)
         self._runs += 1
         task_file = _memory_file("task", json.dumps(task).encode("ascii"))
@@ -67,12 +76,12 @@ class Supervisor:
         pipes = [_pipe() for _ in range(3)]
         ends = [task_file, stdin_file, *(writer for _, writer in pipes)]
         request = {"uid": uid, "limits": _resource_limits(limits, calls)}
-        socket.send_fds(self._connection, [json.dumps(request).encode()], ends)
+        socket.send_fds(connection, [json.dumps(request).encode()], ends)
         for descriptor in ends:
             os.close(descriptor)
         readers = (pipes[0][0], pipes[1][0], pipes[2][0])
         watched = Limits(**{name: limits[name] for name in Limits.__dataclass_fields__})
-        return Watch(self._connection, readers, watched, self._baseline, (uid, self._killer)).run()
+        return Watch(connection, readers, watched, self._baseline, (uid, self._killer)).run()
 
 
 def main() -> None:
@@ -80,28 +89,34 @@ def main() -> None:
     config = wire.read_frame(CHANNEL_IN)
     if config is None:
         return
+    light, missing = _start_zygote(config["preload"])
+    # Forking a process in which large libraries are loaded costs several times as much.
+    heavy, missing_heavy = _start_zygote([*config["preload"], *config["preload_heavy"]])
+    supervisor = Supervisor(
+        config["first_uid"], {False: light, True: heavy}, processes.process_ids()
+    )
+    ready = {"python": sys.version.split()[0], "missing": sorted({*missing, *missing_heavy})}
+    wire.write_frame(CHANNEL_OUT, ready)
+    try:
+        supervisor.serve()
+    except ChannelClosed:
+        return  # nobody is left to answer; the engine removes the container when this process ends
+
+
+def _start_zygote(preload: list[str]) -> tuple[socket.socket, list[str]]:
+    """Fork a zygote; returns the connection to it, and the modules that this image lacks."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         try:
             ours.close()
-            zygote.main(theirs, config["preload"])
+            zygote.main(theirs, preload)
         finally:
             os._exit(70)
     theirs.close()
     first_word = ours.recv(1 << 16)
     if not first_word:
         raise RuntimeError("the zygote died while it loaded libraries")
-    ready = {
-        "ready": True,
-        "python": sys.version.split()[0],
-        "missing": json.loads(first_word)["missing"],
-    }
-    supervisor = Supervisor(config["first_uid"], ours, processes.process_ids())
-    wire.write_frame(CHANNEL_OUT, ready)
-    try:
-        supervisor.serve()
-    except ChannelClosed:
-        return  # nobody is left to answer; the engine removes the container when this process ends
+    return ours, json.loads(first_word)["missing"]
 
 
 def _pipe() -> tuple[int, int]:

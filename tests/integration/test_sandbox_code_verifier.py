@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -47,20 +47,14 @@ def test_known_answers_get_their_verdicts() -> None:
 def test_kinds_mix_and_threads_share_the_containers() -> None:
     wrong = PROGRAM.replace("print(double", "print(1 + double")
     with closing(CodeVerifier(pool_size=2, scoring="fraction")) as verifier:
-        verdicts = [None] * 24
-
-        def judge(index: int) -> None:
-            text = wrong if index % 2 else PROGRAM
-            verdicts[index] = verifier.verify(submission(text))
-
-        threads = [threading.Thread(target=judge, args=(i,)) for i in range(len(verdicts))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(24) as threads:
+            texts = [PROGRAM, wrong] * 12
+            verdicts = list(threads.map(lambda text: verifier.verify(submission(text)), texts))
         assert {one.score for one in verdicts[::2]} == {1.0}
-        assert {round(one.score, 3) for one in verdicts[1::2]} == {0.667}
-        assert verifier.stats().jobs == 2 * len(verdicts)
+        assert {one.score for one in verdicts[1::2]} == {2 / 3}
+        stats = verifier.stats()
+        assert stats is not None
+        assert stats.jobs == 2 * len(verdicts)
 
 
 def test_it_can_be_used_again_after_closing() -> None:
