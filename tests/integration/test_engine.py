@@ -6,6 +6,7 @@ import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -241,7 +242,7 @@ def test_closing_leaves_no_process_and_no_file(pool, model, leftovers_before):
     second.start()
     second.wait_ready()
     pid = ray.get(second._engines[0].actor.__ray_call__.remote(lambda actor: os.getpid()))
-    process = psutil.Process(int(pid))
+    process = psutil.Process(cast("int", pid))
     children = process.children(recursive=True)
     second.close()
     _, alive = psutil.wait_procs([process, *children], timeout=10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -132,7 +133,7 @@ def test_a_damaged_segment_is_refused_and_the_next_push_lands(pool, policy):
 def test_closing_ends_the_children_and_removes_their_shared_memory(pool, segments_before):
     actor = pool._engines[0].actor
     pid = ray.get(actor.__ray_call__.remote(lambda actor: os.getpid()))
-    process = psutil.Process(int(pid))
+    process = psutil.Process(cast("int", pid))
     children = process.children(recursive=True)
     assert children
     pool.close()
