@@ -116,9 +116,7 @@ class _Station:
 
 
 class VerifierFleet:
-    """Verifies submissions on Ray actors.
-
-    On one machine or a cluster (whichever `ray.init` connected to).
+    """Verifies submissions on the actors of the Ray instance that `ray.init` connected to.
 
     `num_workers` worker actors each hold every verifier that runs in a worker; each verifier that
     owns machine-wide resources (`placement = "node"`, such as `code`) has one actor on every node.

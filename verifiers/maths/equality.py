@@ -66,7 +66,7 @@ class QuickEquality:
 
     def proportion(self, a: Expression, b: Expression) -> int | None:
         """See `Equality`."""
-        if find_symbols(a) != find_symbols(b):
+        if not find_symbols(a) or find_symbols(a) != find_symbols(b):
             return 0
         ratios = [x / y for x, y in self._values(a, b) if abs(y) > FLOAT_ABSOLUTE]
         if any(abs(r - ratios[0]) > FLOAT_RELATIVE * abs(ratios[0]) for r in ratios):

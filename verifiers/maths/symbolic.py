@@ -10,12 +10,15 @@ from verifiers.maths.answers import Answer
 from verifiers.maths.compare import Finding, compare
 from verifiers.maths.equality import QuickEquality, probe
 from verifiers.maths.exact import TooCostly
-from verifiers.maths.expressions import Expression
+from verifiers.maths.expressions import Expression, find_symbols
 from verifiers.maths.options import MathOptions
 
-DIGITS = 60
-# Twice the digits shrink the difference of equals by this much; that of unequals stays.
+PRECISIONS = (60, 120)
+# The second precision shrinks the difference of equals by this much; that of unequals stays.
 SHRINKS = mpmath.mpf(10) ** -40
+NEGLIGIBLE = mpmath.mpf(10) ** -100
+
+_Difference = tuple[Any, Any]  # of two values, with the size of the larger
 
 
 def compare_fully(gold: Answer, prediction: Answer, options: MathOptions) -> Finding | None:
@@ -36,40 +39,47 @@ class FullEquality(QuickEquality):
         quick = super().same(a, b)
         if quick is not None:
             return quick
-        return self._vanish(
-            [(x - y, max(abs(x), abs(y))) for x, y in self._at(a, b, DIGITS)],
-            [(x - y, max(abs(x), abs(y))) for x, y in self._at(a, b, 2 * DIGITS)],
-        )
+        rough, fine = (self._differences(a, b, digits) for digits in PRECISIONS)
+        # One point proves nothing about a function.
+        return len(fine) > bool(find_symbols(a)) and _vanish(rough, fine)
 
     def proportion(self, a: Expression, b: Expression) -> int:
         """Sign of the constant ratio of the two, 0 when it is not constant."""
         if super().proportion(a, b) == 0:
             return 0
-        rough, fine = ([x / y for x, y in self._at(a, b, d) if y] for d in (DIGITS, 2 * DIGITS))
-        if not fine or not fine[0] or len(rough) != len(fine):
+        rough, fine = (self._ratios(a, b, digits) for digits in PRECISIONS)
+        if len(fine) < 2 or not fine[0] or not _vanish(_steps(rough), _steps(fine)):
             return 0
-        constant = self._vanish(
-            [(r - rough[0], abs(rough[0])) for r in rough],
-            [(r - fine[0], abs(fine[0])) for r in fine],
-        )
-        if not constant or abs(mpmath.im(fine[0])) > abs(fine[0]) * SHRINKS:
+        if abs(mpmath.im(fine[0])) > abs(fine[0]) * SHRINKS:
             return 0
         return 1 if mpmath.re(fine[0]) > 0 else -1
 
-    def _at(self, a: Expression, b: Expression, digits: int) -> list[tuple[Any, Any]]:
+    def _differences(self, a: Expression, b: Expression, digits: int) -> list[_Difference]:
         with mpmath.workdps(digits):
-            values = list(probe(a, b, self.num_points, BigArithmetic()))
+            return [(x - y, max(abs(x), abs(y))) for x, y in self._values_of(a, b)]
+
+    def _ratios(self, a: Expression, b: Expression, digits: int) -> list[Any]:
+        with mpmath.workdps(digits):
+            return [x / y for x, y in self._values_of(a, b) if y]
+
+    def _values_of(self, a: Expression, b: Expression) -> list[tuple[Any, Any]]:
+        values = probe(a, b, self.num_points, BigArithmetic())
         return [(x, y) for x, y in values if mpmath.isfinite(x) and mpmath.isfinite(y)]
 
-    def _vanish(self, rough: list[tuple[Any, Any]], fine: list[tuple[Any, Any]]) -> bool:
-        if not fine or len(rough) != len(fine):
-            return False
-        with mpmath.workdps(2 * DIGITS):
-            limit = mpmath.mpf(10) ** (-2 * DIGITS + 20)
-            return all(
-                abs(d) <= limit * scale or abs(d) <= SHRINKS * abs(before)
-                for (before, _), (d, scale) in zip(rough, fine, strict=True)
-            )
+
+def _steps(ratios: list[Any]) -> list[_Difference]:
+    with mpmath.workdps(PRECISIONS[1]):
+        return [(ratio - ratios[0], abs(ratios[0])) for ratio in ratios]
+
+
+def _vanish(rough: list[_Difference], fine: list[_Difference]) -> bool:
+    """Whether all differences are zero, or become so as the precision grows."""
+    if not fine or len(rough) != len(fine):
+        return False
+    return all(
+        abs(difference) <= NEGLIGIBLE * scale or abs(difference) <= SHRINKS * abs(before)
+        for (before, _), (difference, scale) in zip(rough, fine, strict=True)
+    )
 
 
 class BigArithmetic:
