@@ -119,7 +119,9 @@ def test_a_killed_owner_leaves_no_segment_behind():
         print(segment.name, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     name = done.stdout.strip()
     assert name, done.stderr
     assert not (segments.FOLDER / name.lstrip("/")).exists()
