@@ -47,29 +47,36 @@ class FullEquality(QuickEquality):
         """Sign of the constant ratio of the two, 0 when it is not constant."""
         if super().proportion(a, b) == 0:
             return 0
-        rough, fine = (self._ratios(a, b, digits) for digits in PRECISIONS)
-        if len(fine) < 2 or not fine[0] or not _vanish(_steps(rough), _steps(fine)):
-            return 0
-        if abs(mpmath.im(fine[0])) > abs(fine[0]) * SHRINKS:
-            return 0
-        return 1 if mpmath.re(fine[0]) > 0 else -1
+        with mpmath.workdps(PRECISIONS[1]):
+            ratios = _ratios(self._values_of(a, b))
+            if len(ratios) < 2 or any(
+                abs(ratio - ratios[0]) > SHRINKS * abs(ratios[0]) for ratio in ratios
+            ):
+                return 0
+            if abs(mpmath.im(ratios[0])) > abs(ratios[0]) * SHRINKS:
+                return 0
+            return 1 if mpmath.re(ratios[0]) > 0 else -1
 
     def _differences(self, a: Expression, b: Expression, digits: int) -> list[_Difference]:
         with mpmath.workdps(digits):
             return [(x - y, max(abs(x), abs(y))) for x, y in self._values_of(a, b)]
-
-    def _ratios(self, a: Expression, b: Expression, digits: int) -> list[Any]:
-        with mpmath.workdps(digits):
-            return [x / y for x, y in self._values_of(a, b) if y]
 
     def _values_of(self, a: Expression, b: Expression) -> list[tuple[Any, Any]]:
         values = probe(a, b, self.num_points, BigArithmetic())
         return [(x, y) for x, y in values if mpmath.isfinite(x) and mpmath.isfinite(y)]
 
 
-def _steps(ratios: list[Any]) -> list[_Difference]:
-    with mpmath.workdps(PRECISIONS[1]):
-        return [(ratio - ratios[0], abs(ratios[0])) for ratio in ratios]
+def _ratios(values: list[tuple[Any, Any]]) -> list[Any]:
+    """Ratios of both values; none at all where just one of them vanishes."""
+    sizes = [max((abs(v) for v in side), default=0) for side in zip(*values, strict=True)]
+    ratios = []
+    for x, y in values:
+        vanish = abs(x) <= SHRINKS * sizes[0], abs(y) <= SHRINKS * sizes[1]
+        if any(vanish) and not all(vanish):
+            return []
+        if not any(vanish):
+            ratios.append(x / y)
+    return ratios
 
 
 def _vanish(rough: list[_Difference], fine: list[_Difference]) -> bool:
