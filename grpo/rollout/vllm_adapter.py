@@ -212,6 +212,10 @@ def make_engine_args(options: EngineOptions) -> EngineArgs:
         "gpu_memory_utilization": options.gpu_memory_utilization,
         "block_size": options.block_size,
     }
+    if options.device == "cpu":
+        # A prompt that is prefilled in parts draws a token that vLLM takes back by rewinding the
+        # request's generator, and a generator on CPU cannot be rewound: seeded requests would fail.
+        chosen["enable_chunked_prefill"] = False
     if options.kv_cache_memory_mb is not None:
         chosen["kv_cache_memory_bytes"] = options.kv_cache_memory_mb << 20
     return EngineArgs(
