@@ -1,150 +1,52 @@
-"""Everything that is checked before a model loads, and what the checks leave for the run."""
+"""Prompts, lengths and memory of a run: what is checked with the model's tokenizer at hand."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from grpo.config.schema import DataConfig, RunConfig
-from grpo.data.problems import load_problems
+from grpo.config.schema import RunConfig
 from grpo.data.prompts import PromptEncoder, read_max_positions
 from grpo.environment import find_device, resolve_dtype
+from grpo.inputs import Inputs
 from grpo.memory_plan import Share, available_memory, check_memory, plan_memory
 from grpo.objective import make_objective
-from grpo.origins import check_origins
-from grpo.paths import find_model
 from verifiers.errors import UserError
-from verifiers.problem import Problem
-from verifiers.registry import build_verifier
-
-_NUM_PROBLEMS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The checked inputs of a run.
+    """Everything a run can know before a model loads.
 
     Attributes:
-        model: What `from_pretrained` takes.
+        inputs: Data and verifiers.
         encoder: The model's tokenizer.
-        train_sets: Training problems, by the set's name.
-        eval_sets: Held-out problems, by the set's name.
         prompts: Token ids of every prompt, by problem id.
-        verifier_options: Options of every verifier that a problem names.
         memory: What the run will take; empty where that is not known.
     """
 
-    model: str
+    inputs: Inputs
     encoder: PromptEncoder
-    train_sets: Mapping[str, Sequence[Problem]]
-    eval_sets: Mapping[str, Sequence[Problem]]
     prompts: Mapping[str, tuple[int, ...]]
-    verifier_options: Mapping[str, Mapping[str, Any]]
     memory: Sequence[Share]
 
 
-def prepare(config: RunConfig) -> Prepared:
-    """Load the data and check it against its verifiers and the model's tokenizer.
+def prepare(config: RunConfig, inputs: Inputs) -> Prepared:
+    """Encode the prompts, and check that the run fits the model and the machine.
 
     Raises:
         UserError: Something the user gave is wrong.
-        SandboxUnavailable: A verifier needs the sandbox, and there is none.
     """
-    check_origins()
-    model = find_model(config.model)
-    train_sets = _load_sets(config.data, "data")
-    eval_sets = _load_sets(config.evaluation.data, "evaluation.data")
-    _check_labels_differ(config)
-    problems = [
-        problem
-        for sets in (train_sets, eval_sets)
-        for members in sets.values()
-        for problem in members
-    ]
-    options = _verifier_options(config, problems)
-    _check_references(problems, options)
-    encoder = PromptEncoder(model)
     make_objective(config)
-    _check_lengths(config, model)
-    memory = _plan_memory(config, model)
+    encoder = PromptEncoder(inputs.model)
+    _check_lengths(config, inputs.model)
     return Prepared(
-        model=model,
+        inputs=inputs,
         encoder=encoder,
-        train_sets=train_sets,
-        eval_sets=eval_sets,
-        prompts=encoder.encode_all(problems, config.max_prompt_length),
-        verifier_options=options,
-        memory=memory,
+        prompts=encoder.encode_all(inputs.problems, config.max_prompt_length),
+        memory=_plan_memory(config, inputs.model),
     )
-
-
-def _load_sets(sets: Sequence[DataConfig], option: str) -> dict[str, list[Problem]]:
-    loaded: dict[str, list[Problem]] = {}
-    for data in sets:
-        if data.label in loaded:
-            raise UserError(
-                f"Two sets of {option} are called {data.label!r}; give each its own `name`."
-            )
-        loaded[data.label] = load_problems(data)
-    return loaded
-
-
-def _check_labels_differ(config: RunConfig) -> None:
-    shared = {data.label for data in config.data} & {data.label for data in config.evaluation.data}
-    if shared:
-        raise UserError(
-            f"A training set and a held-out set are both called {min(shared)!r}; give the "
-            f"held-out one its own `name`."
-        )
-
-
-def _verifier_options(config: RunConfig, problems: Sequence[Problem]) -> dict[str, dict[str, Any]]:
-    used = {problem.verifier for problem in problems}
-    unused = set(config.verifiers) - used
-    if unused:
-        raise UserError(
-            f"verifiers.{min(unused)} has options, but no problem is judged by it; the verifiers "
-            f"in use are: "
-            f"{', '.join(sorted(used))}."
-        )
-    return {
-        name: dict(config.verifiers.get(name, {})) | _sandbox_options(config, name)
-        for name in sorted(used)
-    }
-
-
-def _sandbox_options(config: RunConfig, verifier: str) -> dict[str, Any]:
-    if verifier != "code":
-        return {}
-    return config.sandbox.model_dump(exclude_none=True)
-
-
-def _check_references(
-    problems: Sequence[Problem], options: Mapping[str, Mapping[str, Any]]
-) -> None:
-    verifiers = {name: build_verifier(name, chosen) for name, chosen in options.items()}
-    bad: list[str] = []
-    try:
-        for problem in problems:
-            try:
-                verifiers[problem.verifier].prepare(problem)
-            except UserError as error:
-                bad.append(str(error))
-    finally:
-        for verifier in verifiers.values():
-            verifier.close()
-    if bad:
-        shown = "\n  ".join(bad[:_NUM_PROBLEMS_SHOWN])
-        more = (
-            f"\n  and {len(bad) - _NUM_PROBLEMS_SHOWN} more"
-            if len(bad) > _NUM_PROBLEMS_SHOWN
-            else ""
-        )
-        raise UserError(
-            f"{len(bad)} of {len(problems)} problems cannot be verified:\n  {shown}{more}"
-        )
 
 
 def _plan_memory(config: RunConfig, model: str) -> Sequence[Share]:
@@ -181,7 +83,10 @@ def _check_lengths(config: RunConfig, model: str) -> None:
 def describe(config: RunConfig, prepared: Prepared) -> list[str]:
     """The plan of a run in a few lines: sets, verifiers, prompts and the algebra of a step."""
     lines = [f"model      {config.model}"]
-    for title, sets in (("train", prepared.train_sets), ("held-out", prepared.eval_sets)):
+    for title, sets in (
+        ("train", prepared.inputs.train_sets),
+        ("held-out", prepared.inputs.eval_sets),
+    ):
         for name, problems in sets.items():
             judges = Counter(problem.verifier for problem in problems)
             lines.append(
@@ -198,7 +103,7 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
         f"{config.completions_per_step} completions of at most {config.max_completion_length} "
         f"tokens"
     )
-    total = sum(len(problems) for problems in prepared.train_sets.values())
+    total = sum(len(problems) for problems in prepared.inputs.train_sets.values())
     drawn = config.steps * config.prompts_per_step
     lines.append(
         f"run        {config.steps} steps = {drawn} prompts = {drawn / total:.2f} passes over "

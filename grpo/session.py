@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from grpo.checkpointer import RunCheckpointer
+from grpo.cluster import start_ray, stop_ray
 from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.environment import describe_environment
 from grpo.errors import RunFailed
 from grpo.evaluation.scores import EvaluationResult
+from grpo.inputs import Inputs, load_inputs
 from grpo.learner.errors import LearnerError
 from grpo.learner.invariants import InvariantBroken
 from grpo.loop import train
@@ -53,13 +55,28 @@ def run_training(
         UserError: Something the user gave is wrong; no model was loaded.
     """
     laps = Laps(begun)
-    prepared = prepare(config)
-    for line in describe(config, prepared):
-        console.line(line)
-    directory, checkpoint = _open_directory(config, resume, console)
-    console.line(f"folder     {directory.path}")
-    laps.lap("checks")
+    inputs = load_inputs(config)
+    found = None if resume is None else find_run(config, resume, warn=console.line)
+    laps.lap("data")
+    with _ray(config, inputs) as prepared:
+        for line in describe(config, prepared):
+            console.line(line)
+        directory, checkpoint = found or (_make_directory(config), None)
+        console.line(f"folder     {directory.path}")
+        laps.lap("Ray and prompts")
+        complete, summary = _train(config, prepared, console, directory, checkpoint, laps)
+    _say_goodbye(console, directory, complete)
+    return complete, summary
 
+
+def _train(
+    config: RunConfig,
+    prepared: Prepared,
+    console: Console,
+    directory: RunDirectory,
+    checkpoint: Path | None,
+    laps: Laps,
+) -> tuple[bool, dict[str, Any]]:
     timeline = Timeline(on_phase=console.phase)
     with _running(config, prepared, with_learner=True, lap=laps.lap, console=console) as machinery:
         assert machinery.learner is not None
@@ -97,9 +114,7 @@ def run_training(
                 check_stop=stop.check,
             )
             complete = train(parts, progress)
-        summary = recorder.close(complete=complete)
-    _say_goodbye(console, directory, complete)
-    return complete, summary
+        return complete, recorder.close(complete=complete)
 
 
 def run_evaluation(
@@ -115,10 +130,14 @@ def run_evaluation(
     Returns:
         The scores, and the file they are in.
     """
-    laps = Laps(time.perf_counter())
-    prepared = prepare(config)
+    inputs = load_inputs(config)
     directory = RunDirectory(output)
-    with _running(config, prepared, with_learner=False, lap=laps.lap, console=console) as machinery:
+    with (
+        _ray(config, inputs) as prepared,
+        _running(
+            config, prepared, with_learner=False, lap=lambda _: None, console=console
+        ) as machinery,
+    ):
         collector = make_collector(
             config, prepared, machinery, Timeline(on_phase=console.phase), check_stop=lambda: None
         )
@@ -126,6 +145,21 @@ def run_evaluation(
         assert evaluator is not None
         result, groups = evaluator.evaluate(step=0, policy_version=0)
     return result, directory.write_evaluation(result, groups)
+
+
+@contextmanager
+def _ray(config: RunConfig, inputs: Inputs) -> Iterator[Prepared]:
+    """Have Ray running, and prepare the run while it starts.
+
+    Importing the tokenizer's library takes as long as Ray's start, and neither needs the other.
+    """
+    with ThreadPoolExecutor(max_workers=1) as background:
+        preparing = background.submit(prepare, config, inputs)
+        try:
+            start_ray(config.ray)
+            yield preparing.result()
+        finally:
+            stop_ray()
 
 
 @contextmanager
@@ -153,15 +187,11 @@ def _running(
         console.close()
 
 
-def _open_directory(
-    config: RunConfig, resume: str | None, console: Console
-) -> tuple[RunDirectory, Path | None]:
-    if resume is not None:
-        return find_run(config, resume, warn=console.line)
+def _make_directory(config: RunConfig) -> RunDirectory:
     directory = RunDirectory.create(config.output_dir, config.run_name)
     directory.write_config(config)
     directory.write_json("environment.json", describe_environment())
-    return directory, None
+    return directory
 
 
 def _choose_probe(prepared: Prepared) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grpo.checkpointer import RunCheckpointer
-from grpo.cluster import start_ray, stop_ray
 from grpo.collect import Collector
 from grpo.config.schema import RunConfig
 from grpo.data.sampler import ProblemSampler
@@ -30,9 +29,9 @@ _START_TIMEOUT_S = 600.0
 
 
 class Machinery:
-    """The processes of a run: Ray, engines, verifiers and, for training, the learner.
+    """The processes of a run on a Ray that is up: engines, verifiers and, for training, a learner.
 
-    They are started together, since each spends most of its start waiting.
+    They are started together, since each spends much of its start waiting.
 
     Args:
         config: The run's.
@@ -47,12 +46,11 @@ class Machinery:
             stall_timeout_s=config.rollout.stall_timeout_s,
         )
         self.fleet = VerifierFleet(
-            specs=prepared.verifier_options,
+            specs=prepared.inputs.verifier_options,
             num_workers=config.verification.num_workers,
             max_in_flight=config.verification.max_in_flight,
         )
         self.learner = make_learner(config, prepared) if with_learner else None
-        self._ray = config.ray
 
     def start(self, lap: Callable[[str], None]) -> None:
         """Start everything and wait until it is ready.
@@ -60,8 +58,6 @@ class Machinery:
         Args:
             lap: Told the name of each part once it is there.
         """
-        start_ray(self._ray)
-        lap("ray")
         self.pool.start()
         if self.learner is not None:
             self.learner.start()
@@ -79,14 +75,13 @@ class Machinery:
         for part in (self.fleet, self.pool, self.learner):
             if part is not None:
                 part.close()
-        stop_ray()
 
 
 def make_engine_options(config: RunConfig, prepared: Prepared) -> EngineOptions:
     """What the engines are built from."""
     rollout = config.rollout
     return EngineOptions(
-        model=prepared.model,
+        model=prepared.inputs.model,
         device=find_device(),
         dtype=rollout.dtype,
         seed=config.seed,
@@ -104,7 +99,7 @@ def make_engine_options(config: RunConfig, prepared: Prepared) -> EngineOptions:
 def make_learner(config: RunConfig, prepared: Prepared) -> LearnerGroup:
     """The learner's ranks, not started."""
     options = LearnerOptions(
-        model=prepared.model,
+        model=prepared.inputs.model,
         objective=make_objective(config),
         beta=config.beta,
         temperature=config.temperature,
@@ -173,12 +168,12 @@ def make_collector(
 
 def make_evaluator(config: RunConfig, prepared: Prepared, collector: Collector) -> Evaluator | None:
     """The held-out evaluation, where there is a held-out set."""
-    if not prepared.eval_sets:
+    if not prepared.inputs.eval_sets:
         return None
     evaluation = config.evaluation
     return Evaluator(
         collector=collector,
-        sets=prepared.eval_sets,
+        sets=prepared.inputs.eval_sets,
         sampling=SamplingOptions(
             temperature=evaluation.temperature,
             top_p=evaluation.top_p,
@@ -239,7 +234,7 @@ def make_parts(
 
 def make_sampler(config: RunConfig, prepared: Prepared) -> ProblemSampler:
     """The order in which training problems come."""
-    sets = list(prepared.train_sets.values())
+    sets = list(prepared.inputs.train_sets.values())
     return ProblemSampler(
         sets=sets,
         weights=[

@@ -73,9 +73,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _dry_run(config: RunConfig, console: Console) -> int:
+    from grpo.inputs import load_inputs
     from grpo.preparation import describe, prepare
 
-    for line in describe(config, prepare(config)):
+    for line in describe(config, prepare(config, load_inputs(config))):
         console.line(line)
     console.line("The configuration, the data and the verifiers are in order.")
     return 0

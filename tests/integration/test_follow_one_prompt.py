@@ -15,7 +15,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from grpo.assemble import assemble_batch
+from grpo.cluster import start_ray, stop_ray
 from grpo.config.schema import RunConfig
+from grpo.inputs import load_inputs
 from grpo.objective import make_objective
 from grpo.preparation import prepare
 from grpo.seeding import derive_seed
@@ -54,17 +56,19 @@ def config(tmp_path):
 
 @pytest.fixture
 def prepared(config):
-    return prepare(config)
+    return prepare(config, load_inputs(config))
 
 
 @pytest.fixture
 def machinery(config, prepared):
+    start_ray(config.ray)
     parts = Machinery(config, prepared, with_learner=True)
     try:
         parts.start(lambda _: None)
         yield parts
     finally:
         parts.close()
+        stop_ray()
 
 
 def logprobs_of(model, prompt_ids, completion_ids):
@@ -104,10 +108,10 @@ def update_by_hand(model, batch, config):
 
 def test_one_prompt_from_recipe_to_published_weights(config, prepared, machinery):
     # 1-3. Row, problem, prompt ids.
-    (problem,) = prepared.train_sets["one"]
+    (problem,) = prepared.inputs.train_sets["one"]
     assert (problem.id, problem.verifier, problem.reference) == ("one/a", "math", "85")
     assert problem.source.endswith("one.jsonl:1")
-    tokenizer = AutoTokenizer.from_pretrained(prepared.model)
+    tokenizer = AutoTokenizer.from_pretrained(prepared.inputs.model)
     prompt_ids = prepared.prompts[problem.id]
     expected_text = tokenizer.apply_chat_template(
         [{"role": "user", "content": "37+48="}], add_generation_prompt=True, tokenize=False
@@ -115,7 +119,7 @@ def test_one_prompt_from_recipe_to_published_weights(config, prepared, machinery
     assert tokenizer.decode(prompt_ids) == expected_text
 
     # 4. Rollouts: what was asked for, drawn from the policy.
-    model = AutoModelForCausalLM.from_pretrained(prepared.model, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(prepared.inputs.model, dtype=torch.float32)
     collector = make_collector(config, prepared, machinery, Timeline(), lambda: None)
     sampling = make_sampling(config, prepared)
     step, group = seeded_group_with_a_spread(collector, make_sampler(config, prepared), sampling)
