@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +39,7 @@ class RunRecorder:
         self._console = console
         self._seed = seed
         self._board = _open_tensorboard(directory) if tensorboard else None
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         self._dropped: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
         self._steps = 0

@@ -64,7 +64,14 @@ def run_training(
         directory, checkpoint = found or (_make_directory(config), None)
         console.line(f"folder     {directory.path}")
         laps.lap("Ray and prompts")
-        complete, summary = _train(config, prepared, console, directory, checkpoint, laps)
+        complete, summary = _train(
+            config,
+            prepared,
+            console=console,
+            directory=directory,
+            checkpoint=checkpoint,
+            laps=laps,
+        )
     _say_goodbye(console, directory, complete)
     return complete, summary
 
@@ -72,6 +79,7 @@ def run_training(
 def _train(
     config: RunConfig,
     prepared: Prepared,
+    *,
     console: Console,
     directory: RunDirectory,
     checkpoint: Path | None,

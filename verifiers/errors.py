@@ -4,7 +4,8 @@
 class UserError(ValueError):
     """Something the user gave is wrong.
 
-    The message is one paragraph: what is wrong, where (file, line, key or row), and what to do about it.
+    The message is one paragraph: what is wrong, where (file, line, key or row), and what to do
+    about it.
     """
 
 

@@ -17,8 +17,9 @@ class Verifier(Protocol):
     Attributes:
         name: How a problem names it.
         version: Of its rules; a change in any verdict raises it.
-        placement: `worker`: a copy in every verifier worker. `node`: one instance a machine, called from several
-            threads at once, for a verifier that owns machine-wide resources such as containers.
+        placement: `worker`: a copy in every verifier worker. `node`: one instance a machine, called
+            from several threads at once, for a verifier that owns machine-wide resources such as
+            containers.
     """
 
     name: str
@@ -29,7 +30,8 @@ class Verifier(Protocol):
         """Check that this problem can be judged; called for every row before a model loads.
 
         Raises:
-            BadReference: The reference cannot be read, or a column that the verifier needs is missing.
+            BadReference: The reference cannot be read, or a column that the verifier needs is
+            missing.
         """
         ...
 

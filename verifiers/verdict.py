@@ -11,8 +11,9 @@ from typing import Any
 class Status(StrEnum):
     """What was found out.
 
-    `CORRECT`, `INCORRECT`, `NO_ANSWER` and `LIMIT` were decided by the completion. `BAD_GOLD` and `ERROR` were not:
-    such a submission is *not verified*, has no score and must leave the statistics of its group.
+    `CORRECT`, `INCORRECT`, `NO_ANSWER` and `LIMIT` were decided by the completion. `BAD_GOLD` and
+    `ERROR` were not: such a submission is *not verified*, has no score and must leave the
+    statistics of its group.
     """
 
     CORRECT = "correct"
@@ -70,19 +71,20 @@ class Verdict:
 
     Attributes:
         status: See `Status`.
-        score: What the verifier measured, 1.0 for right and 0.0 for wrong unless it grades in parts; None exactly
-            when the submission is not verified.
+        score: What the verifier measured, 1.0 for right and 0.0 for wrong unless it grades in
+            parts; None exactly when the submission is not verified.
         reason: Why.
         verifier: Name and rule-set version, as `math@1`.
         extracted: The answer found in the completion, as written there; None where none was found.
         components: Parts of the score by name (tests passed, format, ...).
         seconds: Wall seconds spent on this verdict, queueing not counted.
         detail: For a person: the exception's text, the failing test; never the whole completion.
-        report: Verifier-specific facts that are kept with the rollout (per-test results, ...); plain JSON values.
+        report: Verifier-specific facts that are kept with the rollout (per-test results, ...);
+            plain JSON values.
 
     Example:
-        >>> Verdict(status=Status.CORRECT, score=1.0, reason=Reason.EQUAL_EXACT, verifier="math@1").verified
-        True
+        >>> Verdict(status=Status.CORRECT, score=1.0, reason=Reason.EQUAL_EXACT,
+        verifier="math@1").verified True
     """
 
     status: Status

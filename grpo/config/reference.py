@@ -67,7 +67,7 @@ def _table(model: type[BaseModel], prefix: str) -> Iterator[str]:
 
 
 def _section_of(field: FieldInfo) -> type[BaseModel] | None:
-    annotation = field.annotation
+    annotation: Any = field.annotation
     if typing.get_origin(annotation) is tuple:
         annotation = typing.get_args(annotation)[0]
     is_section = isinstance(annotation, type) and issubclass(annotation, BaseModel)

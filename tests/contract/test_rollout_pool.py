@@ -126,7 +126,7 @@ class ScriptedEngine:
 
 
 # The actors' processes cannot import this file.
-ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -373,7 +373,8 @@ def test_work_is_spread_over_the_engines_and_fed_as_there_is_room(scripted_pool)
     # More than both engines may be given at once.
     rollouts = list(scripted_pool.generate(make_requests(24, 8), SAMPLED))
     assert len(by_member(rollouts)) == 192
-    added = [count(e) - n for e, n in zip(scripted_pool._engines, before, strict=True)]
+    after = [count(engine) for engine in scripted_pool._engines]
+    added = [int(now) - int(then) for now, then in zip(after, before, strict=True)]
     assert sum(added) == 192
     assert min(added) >= 64
 

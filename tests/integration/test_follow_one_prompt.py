@@ -188,7 +188,7 @@ def test_one_prompt_from_recipe_to_published_weights(config, prepared, machinery
     (group,) = collector.collect([problem], greedy, group_size=1, seed_parts=(0, "greedy"))
     rollout = group.members[0].rollout
     assert set(rollout.policy_versions) == {1}
-    expected = model.generate(
+    expected = model.generate(  # pyright: ignore[reportAttributeAccessIssue]
         torch.tensor([prompt_ids]), max_new_tokens=GREEDY_TOKENS, do_sample=False
     )[0, len(prompt_ids) :].tolist()
     assert list(rollout.completion_ids) == expected

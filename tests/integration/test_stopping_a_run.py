@@ -37,6 +37,7 @@ def start(short, tmp_path):
             start_new_session=True,
         )
         started.append(process)
+        assert process.stdout is not None
         lines = []
         for line in process.stdout:
             lines.append(line)

@@ -15,7 +15,7 @@ import torch
 from grpo.rollout.errors import WeightsRefused
 from grpo.rollout.options import EngineOptions
 from grpo.rollout.pool import RolloutPool
-from grpo.rollout.transports import make_sender
+from grpo.rollout.transports import SharedMemorySender, make_sender
 from grpo.values import RolloutRequest, SamplingOptions
 
 TOLERANCE = 1e-4
@@ -120,6 +120,7 @@ def test_a_damaged_segment_is_refused_and_the_next_push_lands(pool, policy):
     sender = make_sender("shared_memory")
     try:
         payload = sender.send(list(policy.named_parameters()))
+        assert isinstance(sender, SharedMemorySender)
         sender._segment.reserve(payload.num_bytes)[payload.plan[3].offset] ^= 1
         with pytest.raises(WeightsRefused, match=payload.checksum):
             pool.publish(version + 1, payload)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verifiers.extraction import find_answer
+from verifiers.maths.answers import Quantity
 from verifiers.maths.cleanup import clean
 from verifiers.maths.compare import compare
 from verifiers.maths.exact import evaluate
@@ -55,6 +56,7 @@ def expressions(draw, depth=3):
 def test_exact_values_are_those_of_rational_arithmetic(pair):
     text, value = pair
     answer = read_answer(f"{text}+0")
+    assert isinstance(answer, Quantity)
     assert evaluate(answer.expression) == value
 
 

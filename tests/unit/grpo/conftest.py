@@ -94,11 +94,18 @@ def make_batch(samples: list[TrainSample], step: int = 1) -> Batch:
     return Batch(step=step, samples=tuple(samples), num_loss_tokens=total)
 
 
+def _sample_logprobs(learner: Learner, sample: TrainSample) -> tuple[float, ...]:
+    """What the sampler reports: log-probabilities at the temperature that training uses."""
+    first, last = len(sample.prompt_ids) - 1, sample.num_tokens - 1
+    ids = torch.tensor([[*sample.prompt_ids, *sample.completion_ids]])
+    with torch.no_grad():
+        logprobs, _ = learner.policy(ids, torch.arange(first, last), ids[0, first + 1 :])
+    return tuple(logprobs.tolist())
+
+
 def with_true_logprobs(learner: Learner, samples: list[TrainSample]) -> list[TrainSample]:
     """The samples as if an exact engine had drawn them."""
-    return [
-        replace(s, sampler_logprobs=learner.score(s.prompt_ids, s.completion_ids)) for s in samples
-    ]
+    return [replace(s, sampler_logprobs=_sample_logprobs(learner, s)) for s in samples]
 
 
 @pytest.fixture

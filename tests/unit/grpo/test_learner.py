@@ -45,7 +45,8 @@ def test_update_equals_plain_autograd_on_padded_logits(options, samples, build):
     assert report.metrics["loss"] == pytest.approx(total.item(), abs=1e-6)
     assert report.metrics["grad_norm"] == pytest.approx(norm.item(), rel=1e-5)
     for name, tensor in learner.named_weights():
-        torch.testing.assert_close(tensor, model.state_dict()[name], rtol=0, atol=2e-6)
+        # AdamW divides by the root of the squared gradient: noise in a tiny one grows.
+        torch.testing.assert_close(tensor, model.state_dict()[name], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("loss_type", PRESETS)
@@ -189,9 +190,9 @@ def test_weights_have_hugging_face_names_and_tied_ones_appear_once(options):
     assert len(names) == len(set(names))
 
 
-def test_temperature_reaches_the_scores(options):
-    cold, warm = Learner(replace(options, temperature=0.5)), Learner(options)
-    assert cold.score([1, 2], [3]) != warm.score([1, 2], [3])
+def test_probes_are_scored_at_temperature_1_whatever_training_uses(options):
+    cold, warm = (Learner(replace(options, temperature=t)) for t in (0.5, 1.0))
+    assert cold.score([1, 2], [3]) == warm.score([1, 2], [3])
 
 
 def test_training_raises_the_rewarded_completions(options, samples, build):

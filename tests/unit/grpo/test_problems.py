@@ -12,9 +12,8 @@ def load(tmp_path):
     def _load(*rows, **options):
         file = tmp_path / "set.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return load_problems(
-            DataConfig(path=str(file), **{"name": "set", "verifier": "math"} | options)
-        )
+        values = {"path": str(file), "name": "set", "verifier": "math"} | options
+        return load_problems(DataConfig.model_validate(values))
 
     return _load
 

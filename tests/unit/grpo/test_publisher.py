@@ -1,10 +1,10 @@
 import math
-from types import SimpleNamespace
 
 import pytest
 
 from grpo.learner.invariants import InvariantBroken
 from grpo.publisher import ProvingPublisher
+from grpo.rollout.weights import WeightPayload
 from grpo.values import WeightPush
 
 PROBE = (1, 2, 3)
@@ -12,7 +12,9 @@ PROBE = (1, 2, 3)
 
 class Source:
     def publish(self, version):
-        return SimpleNamespace(num_bytes=2_000_000)
+        return WeightPayload(
+            transport="object", handle=None, plan=(), num_bytes=2_000_000, checksum="c"
+        )
 
     def score(self, completions):
         assert completions == [(PROBE[:1], PROBE[1:])]

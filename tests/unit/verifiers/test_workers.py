@@ -200,6 +200,7 @@ def test_nothing_outlives_a_caller_that_is_killed():
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
     ) as caller:
+        assert caller.stdout is not None
         worker, server = map(int, caller.stdout.readline().split())
         assert alive(worker)
         caller.kill()
