@@ -6,7 +6,8 @@ import re
 
 PYTHON_TAGS = frozenset({"", "python", "python3", "py", "py3"})
 # A fence opens a line, indented by a few spaces at most, with three or more of the same mark.
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$", re.MULTILINE)
+# Possessive, so that a line of any length is read once.
+_FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)(?:[^\S\n][^\n`]*+)?$", re.MULTILINE)
 
 
 def last_code_block(text: str) -> str | None:

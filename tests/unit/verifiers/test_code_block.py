@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,3 +43,12 @@ def test_which_block_counts(text, program):
 def test_any_text_gives_a_program_or_none(text):
     program = last_code_block(text)
     assert program is None or (program.strip() and program in text)
+
+
+@pytest.mark.parametrize(
+    "text", ["```" + "a" * 200_000 + "`", "```" + " a" * 100_000 + "`", "```" + " " * 200_000 + "`"]
+)
+def test_a_long_line_is_read_once(text):
+    started = time.perf_counter()
+    assert last_code_block(text) is None
+    assert time.perf_counter() - started < 1.0
