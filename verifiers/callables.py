@@ -1,4 +1,7 @@
-"""Find a user's function by `path/to/file.py:function` or `package.module:function`."""
+"""Find a user's function by `path/to/file.py:function` or `package.module:function`.
+
+`trl:`, `verl:` and `rubric:` before either take a function written for another trainer.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,12 @@ from typing import Any
 
 from verifiers.errors import UserError
 
+ADAPTERS = {
+    "trl": "verifiers.adapters.trl:adapt_trl_reward",
+    "verl": "verifiers.adapters.verl:adapt_compute_score",
+    "rubric": "verifiers.adapters.rubrics:adapt_rubric_function",
+}
+
 
 def load_function(spec: str) -> Callable[..., Any]:
     """Import the function that a plug-in spec names.
@@ -23,6 +32,10 @@ def load_function(spec: str) -> Callable[..., Any]:
     Raises:
         UserError: The file, module or function does not exist, or importing it fails.
     """
+    host, _, inner = spec.partition(":")
+    if host in ADAPTERS and ":" in inner:
+        module, _, adapter = ADAPTERS[host].partition(":")
+        return getattr(importlib.import_module(module), adapter)(load_function(inner), spec)
     location, _, name = spec.rpartition(":")
     if not location or not name:
         raise UserError(
