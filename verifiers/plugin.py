@@ -70,6 +70,7 @@ class FunctionVerifier:
         wall_limit_s: Wall seconds for one call; beyond it the submission is not verified.
         memory_mb: Address space of the process that runs the function.
         concurrency: Calls that run at the same time in one verifier worker.
+        poison_file: JSONL file to which calls that cost a worker process are appended.
 
     Raises:
         UserError: The function cannot be imported or called by name.
@@ -87,6 +88,7 @@ class FunctionVerifier:
         wall_limit_s: float = 30.0,
         memory_mb: int = 8192,
         concurrency: int = 1,
+        poison_file: str | None = None,
     ) -> None:
         self.name = spec
         self._threshold = threshold
@@ -100,7 +102,7 @@ class FunctionVerifier:
             memory_mb=memory_mb,
             max_resident_mb=memory_mb,
         )
-        self._pool = WorkerPool(settings, size=concurrency)
+        self._pool = WorkerPool(settings, size=concurrency, poison_file=poison_file)
 
     def prepare(self, problem: Problem) -> None:
         """Check that the row supplies every parameter that has no default.

@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from verifiers.fork_server import WorkerSettings
+from verifiers.poison import PoisonRecord
 
 ENVIRONMENT = {
     # GMP aborts the process on huge results and holds off every signal meanwhile; Python's integers
@@ -56,6 +57,7 @@ class Failure(StrEnum):
 
 
 MACHINE_FAILURES = frozenset({Failure.STALLED, Failure.DIED})
+KILLING_FAILURES = MACHINE_FAILURES | {Failure.DEADLINE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +143,14 @@ class WorkerPool:
     """Runs jobs in killable processes.
 
     Processes start with the first job. A worker that dies or is killed is replaced by a spare that
-    is already warm.
+    is already warm. A job that ended its worker is not run again: the same arguments get the same
+    outcome at once.
 
     Args:
         settings: What the workers run, and their limits.
         size: Jobs that run at the same time; further callers wait.
         num_spares: Warm workers beyond `size`.
+        poison_file: JSONL file to which every job that cost a worker is appended, for a person.
 
     Example:
         >>> pool = WorkerPool(WorkerSettings(target="math:sqrt"))
@@ -155,8 +159,16 @@ class WorkerPool:
         >>> pool.close()
     """
 
-    def __init__(self, settings: WorkerSettings, *, size: int = 1, num_spares: int = 1) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        *,
+        size: int = 1,
+        num_spares: int = 1,
+        poison_file: str | None = None,
+    ) -> None:
         self.settings = settings
+        self._poison: PoisonRecord[Outcome] = PoisonRecord(poison_file)
         self._capacity = size + num_spares
         self._slots = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
@@ -174,10 +186,14 @@ class WorkerPool:
             WorkerPoolError: Workers cannot be started, die at a high rate, or the pool is closed.
         """
         payload = pickle.dumps(arguments)
+        if (known := self._poison.recall(payload)) is not None:
+            return known
         with self._slots:
             outcome = self._attempt(payload)
             if outcome.failure in MACHINE_FAILURES:
                 outcome = self._attempt(payload)
+        if outcome.failure in KILLING_FAILURES and not self._closed:
+            self._note_poison(arguments, payload, outcome)
         return outcome
 
     def close(self) -> None:
@@ -185,6 +201,16 @@ class WorkerPool:
         with self._lock:
             self._closed = True
             self._drop_all()
+
+    def _note_poison(self, arguments: tuple[Any, ...], payload: bytes, outcome: Outcome) -> None:
+        if outcome.failure is not Failure.STALLED:  # which the machine's load may have caused
+            self._poison.remember(payload, outcome)
+        self._poison.write(
+            self.settings.target,
+            arguments,
+            failure=str(outcome.failure),
+            detail=outcome.detail or "",
+        )
 
     def _attempt(self, payload: bytes) -> Outcome:
         worker, server = self._take()

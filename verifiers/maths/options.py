@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from verifiers.errors import UserError
 from verifiers.extraction import Policy, check_policy
 
-_KINDS = {"bool": (bool,), "float": (int, float), "int": (int,)}
+_KINDS = {"bool": (bool,), "float": (int, float), "int": (int,), "str | None": (str, type(None))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,7 @@ class MathOptions:
         wall_limit_s: Wall seconds for a comparison; beyond it the submission is not verified.
         memory_mb: Address space of a worker process.
         concurrency: Comparisons that need a worker process and run at the same time.
+        poison_file: JSONL file to which comparisons that cost a worker process are appended.
     """
 
     extraction: Policy = "boxed"
@@ -58,6 +59,7 @@ class MathOptions:
     wall_limit_s: float = 10.0
     memory_mb: int = 1024
     concurrency: int = 1
+    poison_file: str | None = None
 
     def __post_init__(self) -> None:
         check_policy(self.extraction)

@@ -242,7 +242,8 @@ class MathVerifier:
             wall_limit_s=self._options.wall_limit_s,
             memory_mb=self._options.memory_mb,
         )
-        return WorkerPool(settings, size=self._options.concurrency)
+        options = self._options
+        return WorkerPool(settings, size=options.concurrency, poison_file=options.poison_file)
 
     def _read_gold(self, reference: str) -> Answer | _Formula | _BadGold:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -123,10 +124,49 @@ def test_a_dead_fork_server_is_replaced(make_pool):
 def test_many_deaths_open_the_breaker(make_pool, monkeypatch):
     monkeypatch.setattr("verifiers.workers.BREAKER_DEATHS", 3)
     pool = make_pool()
-    ends = "__import__('os')._exit(3)"
-    assert pool.run(ends).failure is Failure.DIED  # two deaths: each job is tried twice
+    ends = "__import__('os')._exit({})"
+    assert pool.run(ends.format(3)).failure is Failure.DIED  # two deaths: each job is tried twice
     with pytest.raises(WorkerPoolError, match="died within"):
-        pool.run(ends)
+        pool.run(ends.format(4))
+
+
+@pytest.mark.parametrize("job", ["__import__('os')._exit(3)", SPIN])
+def test_a_job_that_ended_its_worker_is_not_run_again(make_pool, job):
+    pool = make_pool(cpu_limit_s=0.2)
+    first = pool.run(job)
+    survivor = pool.run("__import__('os').getpid()").value
+    started = time.monotonic()
+    assert [pool.run(job) for _ in range(100)] == [first] * 100
+    assert time.monotonic() - started < 0.2  # less than running it once would take
+    assert pool.run("__import__('os').getpid()").value == survivor
+
+
+def test_a_stalled_job_is_tried_again(make_pool, tmp_path):
+    pool = make_pool(wall_limit_s=0.3)
+    flag = tmp_path / "ready"
+    job = f"__import__('time').sleep(0 if __import__('os').path.exists({str(flag)!r}) else 60)"
+    assert pool.run(job).failure is Failure.STALLED
+    flag.touch()
+    assert pool.run(job).failure is None
+
+
+def test_jobs_that_cost_a_worker_are_written_down(tmp_path):
+    file = tmp_path / "poison.jsonl"
+    pool = WorkerPool(
+        WorkerSettings(target="builtins:eval", cpu_limit_s=0.2), poison_file=str(file)
+    )
+    try:
+        for job in ("__import__('os')._exit(3)", "1 + 1", SPIN, SPIN, "1 / 0"):
+            pool.run(job)
+    finally:
+        pool.close()
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(row["failure"], row["arguments"]) for row in rows] == [
+        ("died", [repr("__import__('os')._exit(3)")]),
+        ("deadline", [repr(SPIN)]),
+    ]
+    assert rows[1]["target"] == "builtins:eval"
+    assert "0.2 s of CPU" in rows[1]["detail"]
 
 
 def test_workers_are_replaced_after_their_jobs(make_pool):
