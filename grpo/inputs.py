@@ -16,6 +16,8 @@ from verifiers.registry import build_verifier
 
 _NUM_PROBLEMS_SHOWN = 5
 
+ProblemSets = Mapping[str, Sequence[Problem]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
@@ -29,8 +31,8 @@ class Inputs:
     """
 
     model: str
-    train_sets: Mapping[str, Sequence[Problem]]
-    eval_sets: Mapping[str, Sequence[Problem]]
+    train_sets: ProblemSets
+    eval_sets: ProblemSets
     verifier_options: Mapping[str, Mapping[str, Any]]
 
     @property
@@ -50,13 +52,23 @@ def load_inputs(config: RunConfig) -> Inputs:
     """
     check_origins()
     model = find_model(config.model)
+    train_sets, eval_sets = load_problem_sets(config)
+    problems = [p for sets in (train_sets, eval_sets) for members in sets.values() for p in members]
+    options = find_verifier_options(config, problems)
+    _check_references(problems, options)
+    return Inputs(model=model, train_sets=train_sets, eval_sets=eval_sets, verifier_options=options)
+
+
+def load_problem_sets(config: RunConfig) -> tuple[ProblemSets, ProblemSets]:
+    """Load the training and the held-out problems, by the set's name, without judging any.
+
+    Raises:
+        UserError: A set cannot be read, or two have the same name.
+    """
     train_sets = _load_sets(config.data, "data")
     eval_sets = _load_sets(config.evaluation.data, "evaluation.data")
     _check_labels_differ(config)
-    problems = [p for sets in (train_sets, eval_sets) for members in sets.values() for p in members]
-    options = _verifier_options(config, problems)
-    _check_references(problems, options)
-    return Inputs(model=model, train_sets=train_sets, eval_sets=eval_sets, verifier_options=options)
+    return train_sets, eval_sets
 
 
 def _load_sets(sets: Sequence[DataConfig], option: str) -> dict[str, list[Problem]]:
@@ -79,7 +91,14 @@ def _check_labels_differ(config: RunConfig) -> None:
         )
 
 
-def _verifier_options(config: RunConfig, problems: Sequence[Problem]) -> dict[str, dict[str, Any]]:
+def find_verifier_options(
+    config: RunConfig, problems: Sequence[Problem]
+) -> dict[str, dict[str, Any]]:
+    """Options of every verifier that a problem names.
+
+    Raises:
+        UserError: A verifier has options, and no problem names it.
+    """
     used = {problem.verifier for problem in problems}
     unused = set(config.verifiers) - used
     if unused:

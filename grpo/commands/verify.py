@@ -6,12 +6,11 @@ import argparse
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from grpo.commands.options import read_options
 from verifiers.errors import BadReference, UserError
 from verifiers.judge import Judge
 from verifiers.problem import Problem, Submission
@@ -77,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     modes = [args.gold is not None or args.answer is not None, bool(args.cases), bool(args.file)]
     if sum(modes) != 1:
         raise UserError("give one of: --gold with --answer, a file (or `-`), --cases FILE")
-    options = _read_options(args.option)
+    options = read_options(args.option)
     if args.cases:
         options = {**CASE_OPTIONS, **options} if args.verifier == "math" else options
     judge = Judge({args.verifier: options})
@@ -239,13 +238,3 @@ def _parse_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, dict[str
         if not isinstance(row, dict):
             raise UserError(f"{source}: a JSON object is expected, not {type(row).__name__}")
         yield source, row
-
-
-def _read_options(texts: Sequence[str]) -> dict[str, Any]:
-    options = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise UserError(f"--option {text!r} is not of the form KEY=VALUE")
-        options[key] = yaml.safe_load(value)
-    return options

@@ -45,7 +45,7 @@ def adapt_rubric_function(function: Callable[..., Any], spec: str) -> Callable[.
         return await score if inspect.isawaitable(score) else score
 
     check.__signature__ = wanted.declare(
-        ("completion", "prompt", "answer"),  # pyright: ignore[reportFunctionMemberAccess]
+        ("completion", "prompt", "answer"),
         optional=("info", "task"),
     )
     return check

@@ -36,7 +36,7 @@ def adapt_compute_score(function: Callable[..., Any], spec: str) -> Callable[...
         return score["score"] if isinstance(score, Mapping) else score
 
     check.__signature__ = wanted.declare(
-        ("completion", "answer"),  # pyright: ignore[reportFunctionMemberAccess]
+        ("completion", "answer"),
         optional=("data_source", "extra_info"),
         takes_rest=True,
     )

@@ -111,7 +111,7 @@ class MathVerifier:
             BadReference: It cannot.
         """
         try:
-            gold = self._gold(_reference_text(problem))
+            gold = self._gold(find_reference_text(problem))
         except Unreadable as error:
             gold = _BadGold(str(error))
         if isinstance(gold, _BadGold):
@@ -170,7 +170,7 @@ class MathVerifier:
 
     def _rule(self, problem: Problem, found: Found) -> _Ruling:
         try:
-            reference = _reference_text(problem)
+            reference = find_reference_text(problem)
         except Unreadable as error:
             return _Ruling(Status.BAD_GOLD, Reason.UNREADABLE_REFERENCE, str(error))
         key = (reference, "\0".join(found.parts))
@@ -287,8 +287,12 @@ def _compare_choice(gold: Choice, text: str) -> Finding:
     return Finding.of(letter == gold.letter)
 
 
-def _reference_text(problem: Problem) -> str:
-    """The reference as text; of a worked solution, its last box or what follows `####`."""
+def find_reference_text(problem: Problem) -> str:
+    """The reference as text; of a worked solution, its last box or what follows `####`.
+
+    Raises:
+        Unreadable: It is neither text nor a number.
+    """
     reference = problem.reference
     if isinstance(reference, bool) or not isinstance(reference, str | int | float | Fraction):
         raise Unreadable(f"a {type(reference).__name__} is no mathematical answer")

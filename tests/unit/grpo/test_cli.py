@@ -16,7 +16,7 @@ def run(*arguments):
     )
 
 
-@pytest.mark.parametrize("command", ["train", "eval", "verify", "sandbox"])
+@pytest.mark.parametrize("command", ["train", "eval", "verify", "data", "sandbox"])
 def test_every_command_explains_itself(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])

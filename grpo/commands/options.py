@@ -1,0 +1,25 @@
+"""Options of a verifier as the command line gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from verifiers.errors import UserError
+
+
+def read_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Options written as `KEY=VALUE`, values as YAML.
+
+    Raises:
+        UserError: One is not of that form.
+    """
+    options = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise UserError(f"--option {text!r} is not of the form KEY=VALUE")
+        options[key] = yaml.safe_load(value)
+    return options

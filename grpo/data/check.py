@@ -1,0 +1,137 @@
+"""What is wrong with data sets, found without a model: references and repeated prompts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verifiers.golds import GoldCheck, check_gold, read_answers
+from verifiers.judge import Judge
+from verifiers.maths.bare import PRELOAD, Reading, is_plain
+from verifiers.problem import Problem
+from verifiers.workers import WorkerPool, WorkerSettings
+
+_MISREAD_KINDS_SKIPPED = frozenset({"unreadable", "choice", "text"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """A prompt that an earlier row has already."""
+
+    source: str
+    first: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetReport:
+    """What was found in one set.
+
+    Attributes:
+        checks: One for each row.
+        misread: Rows whose bare reference other readers take for another value, or not at all.
+        repeats: Rows with the prompt of an earlier row of this set.
+        leaks: Rows of a held-out set with the prompt of a training row.
+    """
+
+    name: str
+    checks: Sequence[GoldCheck]
+    misread: Sequence[tuple[Problem, Reading]] = ()
+    repeats: Sequence[Repeat] = ()
+    leaks: Sequence[Repeat] = ()
+
+    @property
+    def bad(self) -> list[GoldCheck]:
+        """Rows that no answer could be judged by."""
+        return [check for check in self.checks if check.fault is not None]
+
+    @property
+    def bad_share(self) -> float:
+        """Share of bad rows."""
+        return len(self.bad) / len(self.checks)
+
+    @property
+    def kinds(self) -> Mapping[str, int]:
+        """Rows by the kind of their reference, most frequent first."""
+        return dict(Counter(check.kind for check in self.checks).most_common())
+
+
+def check_sets(
+    train_sets: Mapping[str, Sequence[Problem]],
+    eval_sets: Mapping[str, Sequence[Problem]],
+    verifier_options: Mapping[str, Mapping[str, Any]],
+) -> list[SetReport]:
+    """Check every row of every set; see `SetReport`."""
+    judge = Judge(verifier_options)
+    settings = WorkerSettings(
+        target="verifiers.maths.bare:read_bare", preload=("verifiers.maths.bare", *PRELOAD)
+    )
+    reader = WorkerPool(settings)
+    seen: dict[str, str] = {}  # prompts of training rows
+    reports = []
+    try:
+        for sets, held_out in ((train_sets, False), (eval_sets, True)):
+            for name, problems in sets.items():
+                checks = [check_gold(p, judge, verifier_options[p.verifier]) for p in problems]
+                repeats, prompts = find_repeats(problems)
+                leaks = [
+                    Repeat(source=source, first=seen[prompt])
+                    for prompt, source in prompts.items()
+                    if held_out and prompt in seen
+                ]
+                if not held_out:
+                    seen |= prompts
+                reports.append(
+                    SetReport(
+                        name=name,
+                        checks=checks,
+                        misread=find_misread(checks, reader),
+                        repeats=repeats,
+                        leaks=leaks,
+                    )
+                )
+    finally:
+        judge.close()
+        reader.close()
+    return reports
+
+
+def find_repeats(problems: Sequence[Problem]) -> tuple[list[Repeat], dict[str, str]]:
+    """Rows with an earlier row's prompt, and the first place of every prompt.
+
+    Prompts are the same when they differ in nothing but white space.
+    """
+    first: dict[str, str] = {}
+    repeats = []
+    for problem in problems:
+        prompt = problem.prompt
+        text = prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False)
+        place = first.setdefault(" ".join(text.split()), problem.source)
+        if place != problem.source:
+            repeats.append(Repeat(source=problem.source, first=place))
+    return repeats, first
+
+
+def find_misread(checks: Sequence[GoldCheck], reader: WorkerPool) -> list[tuple[Problem, Reading]]:
+    """Mathematical references that lose their meaning where they are passed without a box."""
+    known: dict[str, Reading] = {}
+    misread = []
+    for check in checks:
+        if check.problem.verifier != "math" or check.kind in _MISREAD_KINDS_SKIPPED:
+            continue
+        (answer,) = read_answers(check.problem)
+        if answer not in known:
+            outcome = None if is_plain(answer) else reader.run(answer)
+            # What a reader cannot do within the limits it has not read.
+            known[answer] = (
+                "same"
+                if outcome is None
+                else outcome.value
+                if outcome.failure is None
+                else "unread"
+            )
+        if known[answer] != "same":
+            misread.append((check.problem, known[answer]))
+    return misread
