@@ -91,7 +91,7 @@ def find_answer(reply: str, policy: Policy) -> Found | Reason:
 
 
 def _find_boxed(reply: str) -> Found | Reason:
-    boxes = _scan_boxes(reply)
+    boxes = scan_boxes(reply)
     if not boxes:
         return Reason.NO_BOX
     filled = [(a, b, t) for a, b, t in boxes if t.lower() not in PLACEHOLDERS]
@@ -106,7 +106,7 @@ def _find_boxed(reply: str) -> Found | Reason:
     return Found(", ".join(parts), parts, len({text for _, _, text in filled}))
 
 
-def _scan_boxes(text: str) -> list[tuple[int, int, str]]:
+def scan_boxes(text: str) -> list[tuple[int, int, str]]:
     """Outermost closed boxes: start, end, content.
 
     One pass with a stack, so nothing a model writes is slow.

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from verifiers.errors import UserError
@@ -16,28 +17,39 @@ from verifiers.protocol import Placement, Verifier
 BUILT_IN: Mapping[str, str] = {
     "choice": "verifiers.choice:ChoiceVerifier",
     "code": "verifiers.code:CodeVerifier",
+    "composite": "verifiers.composite:CompositeVerifier",
+    "countdown": "verifiers.countdown:CountdownVerifier",
     "exact": "verifiers.exact:ExactVerifier",
+    "format": "verifiers.format:FormatVerifier",
+    "ifeval": "verifiers.ifeval:IfevalVerifier",
+    "json_schema": "verifiers.json_schema:JsonSchemaVerifier",
+    "length": "verifiers.length:LengthVerifier",
     "math": "verifiers.maths.verifier:MathVerifier",
     "numeric": "verifiers.numeric:NumericVerifier",
+    "reasoning_gym": "verifiers.reasoning_gym:ReasoningGymVerifier",
+    "regex": "verifiers.regex:RegexVerifier",
 }
+ENTRY_POINT_GROUP = "verigrad.verifiers"
+VERIFIER_ATTRIBUTES = ("version", "placement", "prepare", "verify", "close")
 
 
 def build_verifier(spec: str, options: Mapping[str, Any]) -> Verifier:
     """Build a verifier.
 
     Args:
-        spec: A built-in name, `path/to/file.py:function` or `package.module:function`.
+        spec: A built-in name, a name that an installed package gives in its entry points of the
+            group `verigrad.verifiers`, `path/to/file.py:function` or `package.module:function`.
         options: Keyword arguments of that verifier.
 
     Raises:
         UserError: No such verifier, or no such option.
     """
-    if ":" in spec:
-        _check_options(spec, FunctionVerifier, {"spec": spec, **options})
-        return FunctionVerifier(spec, **options)
-    verifier_class = _find_class(spec)
-    _check_options(spec, verifier_class, options)
-    return verifier_class(**options)
+    found = _find(spec)
+    if isinstance(found, str):
+        _check_options(spec, FunctionVerifier, {"spec": found, **options})
+        return FunctionVerifier(found, **options)
+    _check_options(spec, found, options)
+    return found(**options)
 
 
 def find_placement(spec: str) -> Placement:
@@ -46,20 +58,71 @@ def find_placement(spec: str) -> Placement:
     Raises:
         UserError: No such verifier.
     """
-    return FunctionVerifier.placement if ":" in spec else _find_class(spec).placement
+    found = _find(spec)
+    return FunctionVerifier.placement if isinstance(found, str) else found.placement
 
 
-def _find_class(name: str) -> Any:
-    if name not in BUILT_IN:
-        nearest = difflib.get_close_matches(name, BUILT_IN, n=2)
-        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+def _find(spec: str) -> Any:
+    """The class of a verifier, or where its function is, as `module:function`."""
+    if ":" in spec:
+        return spec
+    installed = _find_installed()
+    if spec in installed:
+        return _load_installed(installed[spec])
+    if spec in BUILT_IN:
+        module, _, attribute = BUILT_IN[spec].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+    known = [*BUILT_IN, *installed]
+    nearest = difflib.get_close_matches(spec, known, n=2)
+    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+    also = f"; installed packages add {', '.join(installed)}" if installed else ""
+    raise UserError(
+        f"there is no verifier {spec!r}{hint} Built in are {', '.join(BUILT_IN)}{also}; your own "
+        "function is named as `path/to/file.py:function` or `package.module:function`"
+    )
+
+
+def _find_installed() -> dict[str, EntryPoint]:
+    """Entry points of installed packages by name; nothing of theirs is imported.
+
+    Raises:
+        UserError: Two verifiers have one name.
+    """
+    installed: dict[str, EntryPoint] = {}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        other = BUILT_IN.get(point.name)
+        if point.name in installed and installed[point.name].value != point.value:
+            other = _describe(installed[point.name])
+        if other is not None:
+            raise UserError(
+                f"two verifiers have the name {point.name!r}: {_describe(point)} and {other}; "
+                "uninstall the package, or have it give its verifier another name"
+            )
+        installed[point.name] = point
+    return installed
+
+
+def _load_installed(point: EntryPoint) -> Any:
+    try:
+        loaded = point.load()
+    except Exception as error:
         raise UserError(
-            f"there is no verifier {name!r}{hint} Built in are {', '.join(BUILT_IN)}; your own "
-            "function is named "
-            "as `path/to/file.py:function` or `package.module:function`"
+            f"importing the verifier {_describe(point)} failed: {type(error).__name__}: {error}"
+        ) from error
+    if inspect.isroutine(loaded):
+        return f"{point.module}:{point.attr}"
+    missing = [name for name in VERIFIER_ATTRIBUTES if not hasattr(loaded, name)]
+    if missing or not isinstance(loaded, type):
+        raise UserError(
+            f"{_describe(point)} is no verifier: it is neither a function nor a class with "
+            f"{', '.join(VERIFIER_ATTRIBUTES)}"
         )
-    module, _, attribute = BUILT_IN[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return loaded
+
+
+def _describe(point: EntryPoint) -> str:
+    package = f" of the package {point.dist.name}" if point.dist else ""
+    return f"{point.value}{package}"
 
 
 def _check_options(spec: str, build: Callable[..., Any], options: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,22 @@ from verifiers.registry import build_verifier
 from verifiers.verdict import Status, Verdict
 
 PLUGIN = "def check(completion, answer): return completion.strip().endswith(str(answer))\n"
-REFERENCES = {"math": "42", "exact": "42", "choice": "B", "numeric": "42"}
+# Options and a reference for each; `reasoning_gym` needs its package, and has a test of its own.
+SUBJECTS: dict[str, tuple[dict[str, Any], Any]] = {
+    "math": ({}, "42"),
+    "exact": ({}, "42"),
+    "choice": ({}, "B"),
+    "numeric": ({}, "42"),
+    "regex": ({}, "4[0-9]|B"),
+    "json_schema": ({}, {"const": 42}),
+    "countdown": ({}, {"numbers": [3, 4, 8], "target": 24}),
+    "ifeval": ({}, {"instruction_id_list": ["startend:quotation"], "kwargs": [{}]}),
+    "format": ({}, None),
+    "length": ({"minimum": 2_000_000, "unit": "characters"}, None),
+    "composite": ({"parts": [{"verifier": "math"}, {"verifier": "format", "weight": 0.1}]}, "42"),
+}
+WITH_EXTRACTION = ["math", "exact", "choice", "numeric", "regex", "json_schema", "countdown"]
+WITHOUT_REFERENCE = ["format", "length"]
 NOTHING_SPECIAL = "I do not know."
 
 COMPLETIONS = {
@@ -41,7 +57,7 @@ COMPLETIONS = {
 }
 
 
-@pytest.fixture(scope="module", params=[*REFERENCES, "plugin"])
+@pytest.fixture(scope="module", params=[*SUBJECTS, "plugin"])
 def subject(request, tmp_path_factory):
     """A verifier and a problem of its kind."""
     name = request.param
@@ -49,10 +65,9 @@ def subject(request, tmp_path_factory):
         path = tmp_path_factory.mktemp("contract") / "checks.py"
         path.write_text(PLUGIN)
         name = f"{path}:check"
-    verifier = build_verifier(name, {})
-    problem = Problem(
-        id="p", prompt="", verifier=name, reference=REFERENCES.get(name, "42"), source="rows:1"
-    )
+    options, reference = SUBJECTS.get(name, ({}, "42"))
+    verifier = build_verifier(name, options)
+    problem = Problem(id="p", prompt="", verifier=name, reference=reference, source="rows:1")
     verifier.prepare(problem)
     yield verifier, problem
     verifier.close()
@@ -112,18 +127,19 @@ def test_it_works_from_several_threads(subject):
     assert found == [expected] * 20
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_its_examples_get_their_status(name):
-    verifier = build_verifier(name, {})
+    options, _ = SUBJECTS[name]
+    verifier = build_verifier(name, options)
     assert isinstance(verifier, HasExamples)
     assert {e.status for e in verifier.examples()} >= {Status.CORRECT, Status.INCORRECT}
     verifier.close()
-    built = Judge({name: {}})
+    built = Judge({name: options})
     assert built.self_check() == []
     built.close()
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", WITH_EXTRACTION)
 @pytest.mark.parametrize("extraction", ["answer_tag", "hash", "answer_line", "whole"])
 def test_examples_follow_the_extraction_policy(name, extraction):
     built = Judge({name: {"extraction": extraction}})
@@ -131,9 +147,9 @@ def test_examples_follow_the_extraction_policy(name, extraction):
     built.close()
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in WITHOUT_REFERENCE])
 def test_an_unreadable_reference_is_bad_gold_with_its_row(name):
-    verifier = build_verifier(name, {})
+    verifier = build_verifier(name, SUBJECTS[name][0])
     problem = Problem(id="p", prompt="", verifier=name, reference={}, source="rows:17")
     with pytest.raises(BadReference, match="rows:17"):
         verifier.prepare(problem)

@@ -1,0 +1,190 @@
+"""The bridge to Reasoning Gym: its data sets score the answers to their own puzzles."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from verifiers.errors import BadReference, UserError
+from verifiers.extraction import Policy, check_policy
+from verifiers.json_text import NotJson, read_json
+from verifiers.judge import Example
+from verifiers.problem import Problem, Submission
+from verifiers.protocol import Placement
+from verifiers.replies import Ruling, extract_reply, no_answer, write_reply
+from verifiers.verdict import Reason, Status, Verdict
+from verifiers.workers import MACHINE_FAILURES, Outcome, WorkerPool, WorkerPoolError, WorkerSettings
+
+PACKAGE = "reasoning_gym"
+MAX_ANSWER_CHARS = 20_000
+
+
+class ReasoningGymVerifier:
+    """Judges with `score_answer` of the Reasoning Gym data set that a row came from.
+
+    A row is an entry of such a data set: its `answer` is the reference, its `metadata` a column
+    (a mapping or JSON text); or the reference is the whole entry. An answer is right when it scores
+    `threshold`. What less is worth is not 0 in many data sets (any text at all can get 0.01), so
+    it counts only with `partial`; the components always have it as `score_answer`.
+
+    Args:
+        dataset: Name of the data set of every row; by default `source_dataset` of the metadata.
+        threshold: Score from which an answer is right.
+        partial: A wrong answer keeps the score that the data set gave it.
+        extraction: Where the answer stands; see `verifiers.extraction.find_answer`.
+        allow_truncated: Judge a completion that was cut off at the length limit.
+        cpu_limit_s: CPU seconds for one answer; beyond it the completion gets `LIMIT`.
+        memory_mb: Address space of the process that scores.
+        concurrency: Answers scored at the same time in one verifier worker.
+
+    Raises:
+        UserError: Reasoning Gym is not installed, or there is no such extraction policy.
+    """
+
+    name: str = "reasoning_gym"
+    version: int = 1
+    placement: Placement = "worker"
+
+    def __init__(
+        self,
+        *,
+        dataset: str | None = None,
+        threshold: float = 1.0,
+        partial: bool = False,
+        extraction: Policy = "answer_tag",
+        allow_truncated: bool = False,
+        cpu_limit_s: float = 10.0,
+        memory_mb: int = 4096,
+        concurrency: int = 1,
+    ) -> None:
+        if importlib.util.find_spec(PACKAGE) is None:
+            raise UserError(
+                "the verifier `reasoning_gym` needs the package of that name, which is not "
+                "installed: pip install 'verigrad[reasoning-gym]'"
+            )
+        self._dataset = dataset
+        self._threshold = threshold
+        self._partial = partial
+        self._extraction: Policy = check_policy(extraction)
+        self._allow_truncated = allow_truncated
+        settings = WorkerSettings(
+            target="verifiers.reasoning_gym:score",
+            preload=("verifiers.reasoning_gym", PACKAGE),
+            cpu_limit_s=cpu_limit_s,
+            wall_limit_s=5 * cpu_limit_s,
+            memory_mb=memory_mb,
+            max_resident_mb=memory_mb // 2,
+        )
+        self._pool = WorkerPool(settings, size=concurrency)
+
+    def prepare(self, problem: Problem) -> None:
+        """Check that the data set exists and finds the row's own answer right.
+
+        Raises:
+            BadReference: It does not.
+        """
+        try:
+            dataset, entry = self._read_entry(problem)
+            self._check_own_answer(dataset, entry)
+        except ValueError as error:
+            raise BadReference(
+                f"{problem.source}: the verifier `reasoning_gym` cannot judge the row: {error}"
+            ) from error
+
+    def verify(self, submission: Submission) -> Verdict:
+        """Score one completion's answer."""
+        started = time.perf_counter()
+        label = f"{self.name}@{self.version}"
+        found = extract_reply(submission, self._extraction, self._allow_truncated)
+        if isinstance(found, Reason):
+            return no_answer(found, label, started)
+        try:
+            dataset, entry = self._read_entry(submission.problem)
+        except ValueError as error:
+            return Ruling.bad_gold(str(error)).sign(label, started, found.text)
+        if len(found.text) > MAX_ANSWER_CHARS:
+            ruling = Ruling(status=Status.LIMIT, reason=Reason.TOO_LONG)
+        else:
+            ruling = self._rule(self._pool.run(dataset, found.text, entry))
+        return ruling.sign(label, started, found.text)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        self._pool.close()
+
+    def examples(self) -> Sequence[Example]:
+        """A right and a wrong answer; none where one data set of the user's counts for all rows."""
+        if self._dataset is not None:
+            return []
+        entry = {"question": "2 + 2 =", "answer": "4", "metadata": {"source_dataset": "chain_sum"}}
+        return [
+            Example.of(self.name, entry, write_reply(answer, self._extraction), status)
+            for answer, status in (("4", Status.CORRECT), ("5", Status.INCORRECT))
+        ]
+
+    def _rule(self, outcome: Outcome) -> Ruling:
+        if outcome.failure is not None:
+            return Ruling.failed(outcome)
+        value = outcome.value
+        if not isinstance(value, float) or not math.isfinite(value):
+            return Ruling(
+                status=Status.ERROR,
+                reason=Reason.VERIFIER_RAISED,
+                detail=f"score_answer returned {value!r}",
+            )
+        right = value >= self._threshold
+        return Ruling(
+            status=Status.CORRECT if right else Status.INCORRECT,
+            reason=Reason.ACCEPTED if right else Reason.REJECTED,
+            score=min(max(value, 0.0), 1.0) if right or self._partial else 0.0,
+            components={"score_answer": value},
+        )
+
+    def _check_own_answer(self, dataset: str, entry: Mapping[str, Any]) -> None:
+        outcome = self._pool.run(dataset, entry["answer"], entry)
+        if outcome.failure in MACHINE_FAILURES:
+            raise WorkerPoolError(f"an entry of {dataset} was not scored: {outcome.detail}")
+        if outcome.failure is not None:
+            last_line = (outcome.detail or "").strip().rpartition("\n")[2]
+            raise ValueError(f"{dataset} fails on its own answer: {last_line}")
+        # Where several answers are right, an entry may come without one.
+        if entry["answer"] is not None and self._rule(outcome).status is not Status.CORRECT:
+            raise ValueError(f"{dataset} scores the row's own answer {outcome.value}")
+
+    def _read_entry(self, problem: Problem) -> tuple[str, Mapping[str, Any]]:
+        """Name of the data set, and the row as an entry of it.
+
+        Raises:
+            ValueError: The row is none.
+        """
+        entry: dict[str, Any] = {"question": problem.prompt, **problem.columns}
+        if isinstance(problem.reference, Mapping):
+            entry |= problem.reference
+        else:
+            entry["answer"] = problem.reference
+        if isinstance(entry.get("metadata"), str):
+            try:
+                entry["metadata"] = read_json(entry["metadata"])
+            except NotJson as error:
+                raise ValueError(f"its metadata is no JSON: {error}") from error
+        metadata = entry.get("metadata")
+        if not isinstance(metadata, Mapping) or "answer" not in entry:
+            raise ValueError("it has no metadata, or no answer, as an entry has")
+        dataset = self._dataset or metadata.get("source_dataset")
+        if not (dataset and isinstance(dataset, str)):
+            raise ValueError("neither its metadata nor the option 'dataset' names the data set")
+        return dataset, entry
+
+
+def score(dataset: str, answer: str | None, entry: Mapping[str, Any]) -> float:
+    """Run in a worker: what the data set gives the answer, as a plain float."""
+    return float(_find_scorer(dataset)(answer, entry))
+
+
+@functools.cache
+def _find_scorer(dataset: str) -> Callable[[str | None, Mapping[str, Any]], Any]:
+    return importlib.import_module(PACKAGE).get_score_answer_fn(dataset)
