@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import socket
 
 import ray
 
 from grpo.config.schema import RayConfig
 from verifiers.errors import UserError
+
+_ANSWER_TIMEOUT_S = 10.0
 
 
 def start_ray(config: RayConfig) -> None:
@@ -18,8 +21,9 @@ def start_ray(config: RayConfig) -> None:
     """
     if config.address is not None:
         try:
+            _knock(config.address)
             ray.init(address=config.address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise UserError(
                 f"The Ray cluster ray.address={config.address!r} does not answer: {error}. Start "
                 "it with `ray start --head`, or leave ray.address out to use this machine alone."
@@ -39,6 +43,17 @@ def start_ray(config: RayConfig) -> None:
             f"little shared memory for ray.object_store_mb={config.object_store_mb}, and blocked "
             "local ports; Ray's own log is in its temporary folder (RAY_TMPDIR)."
         ) from error
+
+
+def _knock(address: str) -> None:
+    """See that somebody listens at an address; Ray itself would try for minutes.
+
+    Raises:
+        OSError: Nobody does.
+    """
+    host, separator, port = address.removeprefix("ray://").rpartition(":")
+    if separator and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT_S).close()
 
 
 def stop_ray() -> None:

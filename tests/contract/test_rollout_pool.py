@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 import ray
@@ -125,6 +126,8 @@ class ScriptedEngine:
         pass
 
 
+VLLM_TOKENS_PER_STEP = 128
+
 # The actors' processes cannot import this file.
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -153,7 +156,13 @@ def scripted_pool(tiny_policy):
 @pytest.fixture(scope="module")
 def vllm_pool(tiny_policy):
     options = EngineOptions(
-        model=str(tiny_policy(tied=True)), max_num_seqs=16, num_threads=1, kv_cache_memory_mb=64
+        model=str(tiny_policy(tied=True)),
+        max_num_seqs=16,
+        # Fewer tokens a step than the prompts of a full batch have: some must wait, none be split.
+        max_num_batched_tokens=VLLM_TOKENS_PER_STEP,
+        max_model_len=VLLM_TOKENS_PER_STEP,
+        num_threads=1,
+        kv_cache_memory_mb=64,
     )
     pool = RolloutPool(options, build_engine=build_vllm_engine)
     pool.start()
@@ -365,8 +374,15 @@ def test_a_prompt_that_leaves_no_room_is_refused_by_name(pool):
         pool.generate(make_requests(1, 1), replace(SAMPLED, max_completion_length=505))
 
 
+def test_more_prompt_tokens_than_a_step_takes_are_no_trouble_to_seeded_requests(pool):
+    requests = [
+        replace(request, prompt_ids=request.prompt_ids * 7) for request in make_requests(24, 2)
+    ]
+    assert len(list(pool.generate(requests, SAMPLED))) == 48
+
+
 def test_work_is_spread_over_the_engines_and_fed_as_there_is_room(scripted_pool):
-    def count(engine):
+    def count(engine) -> Any:
         return ray.get(engine.actor.__ray_call__.remote(lambda actor: actor._loop.engine.num_added))
 
     before = [count(engine) for engine in scripted_pool._engines]
@@ -374,7 +390,7 @@ def test_work_is_spread_over_the_engines_and_fed_as_there_is_room(scripted_pool)
     rollouts = list(scripted_pool.generate(make_requests(24, 8), SAMPLED))
     assert len(by_member(rollouts)) == 192
     after = [count(engine) for engine in scripted_pool._engines]
-    added = [int(now) - int(then) for now, then in zip(after, before, strict=True)]
+    added = [now - then for now, then in zip(after, before, strict=True)]
     assert sum(added) == 192
     assert min(added) >= 64
 

@@ -16,7 +16,7 @@ from grpo.checkpoints import latest_checkpoint
 START = [
     sys.executable,
     "-m",
-    "grpo.cli",
+    "grpo",
     "train",
     "configs/quickstart.yaml",
     "eval_before_train=false",

@@ -140,3 +140,11 @@ def test_another_configuration_cannot_go_on_with_the_run(train, short, short_run
     assert done.returncode == 2
     assert "learning_rate" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_eval_of_a_checkpoint_repeats_the_runs_own_score(verigrad, short_run, tmp_path):
+    done = verigrad("eval", short_run.folder, f"--output={tmp_path}", "--json")
+    assert done.returncode == 0, done.stderr
+    expected = json.loads((short_run.folder / "evaluations/step-000004.json").read_text())
+    assert json.loads(done.stdout)["sets"] == expected["sets"]
+    assert (tmp_path / "step-000000.json").is_file()

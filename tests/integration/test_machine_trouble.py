@@ -1,0 +1,26 @@
+"""What a user reads when the machine lacks something: before any model loads, and what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("overrides", "environment", "fragments"),
+    [
+        ((), {"DOCKER_HOST": "unix:///nowhere/docker.sock"}, ["Docker"]),
+        (("sandbox.image=no-such-image:0",), {}, ["no-such-image:0", "verigrad sandbox build"]),
+        (("sandbox.runtime=no-such-runtime",), {}, ["no-such-runtime"]),
+        (("ray.address=127.0.0.1:1",), {}, ["ray.address"]),
+        (("rollout.kv_cache_memory_mb=100000000",), {}, ["GB", "rollout.kv_cache_memory_mb"]),
+    ],
+)
+def test_the_machines_trouble_is_named(verigrad, tmp_path, overrides, environment, fragments):
+    done = verigrad(
+        "train", "configs/quickstart.yaml", f"output_dir={tmp_path}", *overrides, env=environment
+    )
+    assert done.returncode == 2, done.stderr
+    for fragment in fragments:
+        assert fragment in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir()), "a run that never began left a folder"
