@@ -127,6 +127,11 @@ class FunctionVerifier:
     def verify(self, submission: Submission) -> Verdict:
         """Call the function in a worker process."""
         started = time.perf_counter()
+        verdict = self._judge(self._pool.run(self.name, self.select_arguments(submission)))
+        return replace(verdict, seconds=time.perf_counter() - started)
+
+    def select_arguments(self, submission: Submission) -> dict[str, Any]:
+        """The function's arguments for a submission, by name."""
         problem = submission.problem
         values = {
             "completion": submission.completion,
@@ -136,9 +141,7 @@ class FunctionVerifier:
             "problem_id": problem.id,
             "truncated": submission.truncated,
         }
-        arguments = self._signature.select(values, problem.columns)
-        verdict = self._judge(self._pool.run(self.name, arguments))
-        return replace(verdict, seconds=time.perf_counter() - started)
+        return self._signature.select(values, problem.columns)
 
     def close(self) -> None:
         """End the worker processes."""

@@ -6,11 +6,13 @@ import argparse
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
+from grpo.commands.audit import Audit
+from grpo.commands.conformance import check_conformance
 from grpo.commands.options import read_options
+from grpo.commands.rows import get_column, make_problem, read_rows
 from verifiers.errors import BadReference, UserError
 from verifiers.judge import Judge
 from verifiers.problem import Problem, Submission
@@ -27,9 +29,11 @@ examples:
   verigrad verify rows.jsonl --verifier my_checks.py:close_enough --option cpu_limit_s=5
   verigrad verify --cases cases.jsonl       confusion by kind for rows with gold, prediction,
                                             expected and, optionally, kind and policy
+  verigrad verify completions.jsonl --audit 20          wrong answers, for a person to read
+  verigrad verify --conformance my_checks.py:check      whether a function is fit to be a verifier
 
-exit status: 0 for a right answer, a judged file, or cases without a false accept; 1 otherwise;
-2 for a mistake in the command or its input.
+exit status: 0 for a right answer, a judged file, cases without a false accept, or a function that
+breaks no rule; 1 otherwise; 2 for a mistake in the command or its input.
 """
 CASE_OPTIONS: Mapping[str, Any] = {"extraction": "lenient"}
 DETAIL_CHARS = 120
@@ -47,6 +51,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--gold", help="reference of a single answer")
     parser.add_argument("--answer", help="completion that holds the single answer")
     parser.add_argument("--cases", metavar="FILE", help="JSONL of labelled cases")
+    parser.add_argument(
+        "--conformance",
+        metavar="FUNCTION",
+        help="try a verifier by the rules that all keep to; a file, or --gold and --answer, give "
+        "it rows (with `expected`: known answers)",
+    )
+    parser.add_argument(
+        "--audit",
+        type=int,
+        metavar="N",
+        help="of a file's verdicts print N that are not correct, with gold and completion",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the --audit sample (default: 0)")
     parser.add_argument(
         "--verifier", default="math", help="built-in name or your own function (default: math)"
     )
@@ -73,10 +90,14 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: The arguments or the file are wrong.
     """
+    options = read_options(args.option)
+    if args.conformance:
+        return check_conformance(args, options)
     modes = [args.gold is not None or args.answer is not None, bool(args.cases), bool(args.file)]
     if sum(modes) != 1:
         raise UserError("give one of: --gold with --answer, a file (or `-`), --cases FILE")
-    options = read_options(args.option)
+    if args.audit is not None and (args.audit < 1 or not args.file):
+        raise UserError("--audit takes a number of at least 1, and goes with a file of completions")
     if args.cases:
         options = {**CASE_OPTIONS, **options} if args.verifier == "math" else options
     judge = Judge({args.verifier: options})
@@ -104,18 +125,23 @@ def _run_pair(judge: Judge, args: argparse.Namespace) -> int:
 
 def _run_file(judge: Judge, args: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
-    for source, row in _read_rows(args.file):
-        problem = _problem(row, args.gold_column, args.verifier, source)
-        completion = _column(row, args.completion_column, source)
+    audit = Audit(args.audit, args.seed) if args.audit else None
+    for source, row in read_rows(args.file):
+        problem = make_problem(row, args.gold_column, args.verifier, source)
+        completion = get_column(row, args.completion_column, source)
         if not isinstance(completion, str):
             raise UserError(f"{source}: column {args.completion_column!r} is not text")
         _prepare(judge, problem)
         truncated = row.get("truncated") is True
-        verdict = judge.judge(
-            Submission(problem=problem, completion=completion, truncated=truncated)
-        )
+        submission = Submission(problem=problem, completion=completion, truncated=truncated)
+        verdict = judge.judge(submission)
         counts[f"{verdict.status} ({verdict.reason})"] += 1
-        _print_verdict(problem.id, verdict, as_json=args.json)
+        if audit is None:
+            _print_verdict(problem.id, verdict, as_json=args.json)
+        else:
+            audit.add(submission, verdict)
+    if audit is not None:
+        audit.print(as_json=args.json)
     if not args.json:
         print()
         for name, count in counts.most_common():
@@ -126,11 +152,11 @@ def _run_file(judge: Judge, args: argparse.Namespace) -> int:
 def _run_cases(judge: Judge, args: argparse.Namespace) -> int:
     table: dict[str, Counter[str]] = defaultdict(Counter)
     policy: Counter[str] = Counter()
-    for source, row in _read_rows(args.cases):
-        problem = _problem(row, "gold", args.verifier, source)
-        expected = _column(row, "expected", source)
+    for source, row in read_rows(args.cases):
+        problem = make_problem(row, "gold", args.verifier, source)
+        expected = get_column(row, "expected", source)
         verdict = judge.judge(
-            Submission(problem=problem, completion=str(_column(row, "prediction", source)))
+            Submission(problem=problem, completion=str(get_column(row, "prediction", source)))
         )
         outcome = _outcome(expected is True, verdict)
         if args.json or outcome not in ("accept", "reject"):
@@ -196,45 +222,3 @@ def _prepare(judge: Judge, problem: Problem) -> None:
         if ":" in problem.verifier:
             raise
         print(f"warning: {error}", file=sys.stderr)
-
-
-def _problem(row: Mapping[str, Any], gold_column: str, verifier: str, source: str) -> Problem:
-    return Problem(
-        id=str(row.get("id", source.rpartition(":")[2])),
-        prompt=row.get("prompt", ""),
-        verifier=verifier,
-        reference=_column(row, gold_column, source),
-        source=source,
-        columns={key: value for key, value in row.items() if key != gold_column},
-    )
-
-
-def _column(row: Mapping[str, Any], name: str, source: str) -> Any:
-    if name not in row:
-        raise UserError(f"{source}: there is no column {name!r}; the row has {', '.join(row)}")
-    return row[name]
-
-
-def _read_rows(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows of a JSONL file with `file:line`."""
-    if name == "-":
-        yield from _parse_rows("standard input", sys.stdin)
-        return
-    if not Path(name).is_file():
-        raise UserError(f"there is no file {name!r}")
-    with Path(name).open(encoding="utf-8") as lines:
-        yield from _parse_rows(name, lines)
-
-
-def _parse_rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        source = f"{name}:{number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{source}: not a JSON object ({error})") from error
-        if not isinstance(row, dict):
-            raise UserError(f"{source}: a JSON object is expected, not {type(row).__name__}")
-        yield source, row

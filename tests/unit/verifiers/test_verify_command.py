@@ -132,3 +132,62 @@ def test_a_bad_row_is_named(verigrad, tmp_path, line, message):
     path.write_text(line + "\n")
     with pytest.raises(UserError, match=message):
         verigrad(path)
+
+
+def test_conformance_prints_a_line_for_each_rule(verigrad, tmp_path, capsys):
+    checks = tmp_path / "checks.py"
+    checks.write_text(
+        "def same(completion, answer): return completion == answer\n"
+        "def takes_all(completion, slack): return True\n"
+    )
+    spec = f"{checks}:same"
+    assert verigrad("--conformance", spec, "--gold", "a", "--answer", "a", "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 7
+    assert all(line["passed"] for line in lines)
+    rows = write_rows(
+        tmp_path / "rows.jsonl",
+        [{"answer": "a", "slack": 1, "completion": "b", "expected": False}],
+    )
+    assert verigrad(rows, "--conformance", f"{checks}:takes_all") == 1
+    output = capsys.readouterr().out
+    assert "FAILED   knows right from wrong  ('b' is wrong for 'a', not correct" in output
+
+
+def test_audit_samples_what_is_not_correct(verigrad, tmp_path, capsys):
+    rows = [
+        {"id": i, "answer": str(i % 2), "completion": f"thoughts {i} \\boxed{{1}}"}
+        for i in range(40)
+    ]
+    file = write_rows(tmp_path / "rows.jsonl", rows)
+
+    def sample(*arguments):
+        assert verigrad(file, "--audit", "5", "--json", *arguments) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    first = sample()
+    assert len(first) == 5
+    assert first == sample()
+    assert first != sample("--seed", "1")
+    for record in first:
+        assert int(record["id"]) % 2 == 0
+        assert (record["gold"], record["extracted"], record["reason"]) == ("0", "1", "different")
+        assert record["completion_tail"] == f"thoughts {record['id']} \\boxed{{1}}"
+        assert record["source"] == f"{file}:{int(record['id']) + 1}"
+
+
+def test_audit_for_a_person(verigrad, tmp_path, capsys):
+    rows = [{"answer": "1", "completion": "x" * 2000 + "\nso \\boxed{2}"}]
+    assert verigrad(write_rows(tmp_path / "rows.jsonl", rows), "--audit", "3") == 0
+    output = capsys.readouterr().out
+    assert "1 of 1 verdicts that are not correct" in output
+    assert "    so \\boxed{2}" in output
+    assert "1  incorrect (different)" in output
+    assert len(output) < 1200
+
+
+@pytest.mark.parametrize("arguments", [("--audit", "0", "rows.jsonl"), ("--audit", "2")])
+def test_audit_needs_a_file_and_a_number(verigrad, arguments):
+    pair = () if "rows.jsonl" in arguments else ("--gold", "1", "--answer", "1")
+    with pytest.raises(UserError, match="at least 1, and goes with a file"):
+        verigrad(*arguments, *pair)
