@@ -14,6 +14,7 @@ from verifiers.arithmetic import Operation, evaluate, find_numbers, read_express
 from verifiers.countdown import CountdownVerifier
 from verifiers.errors import BadReference, UserError
 from verifiers.problem import Problem, Submission
+from verifiers.registry import build_verifier
 from verifiers.verdict import Reason, Status
 
 PUZZLE = {"numbers": [3, 3, 7, 8], "target": 24}
@@ -226,11 +227,17 @@ def test_without_the_package_the_message_says_what_to_install(monkeypatch, judge
         judge_with("reasoning_gym", "4", "x")
 
 
-@pytest.mark.parametrize("dataset", ["chain_sum", "countdown", "knights_knaves", "word_sorting"])
-def test_real_data_sets_find_their_own_answers_right(judge_with, dataset):
+def test_real_data_sets_find_their_own_answers_right_and_no_other():
     gym = pytest.importorskip("reasoning_gym", reason="the extra reasoning-gym is not installed")
-    for entry in list(gym.create_dataset(dataset, size=3, seed=1)):
-        completion = f"<answer>{entry['answer']}</answer>"
-        assert judge_with("reasoning_gym", entry, completion).status is Status.CORRECT
-        wrong = judge_with("reasoning_gym", entry, "<answer>no idea</answer>")
-        assert (wrong.status, wrong.score) == (Status.INCORRECT, 0.0)
+    verifier = build_verifier("reasoning_gym", {})
+    for dataset in ("chain_sum", "countdown", "knights_knaves", "word_sorting"):
+        for entry in list(gym.create_dataset(dataset, size=2, seed=1)):
+            problem = Problem(
+                id="p", prompt="", verifier="reasoning_gym", reference=entry, source="rows:1"
+            )
+            verifier.prepare(problem)
+            for answer, score in ((entry["answer"], 1.0), ("no idea", 0.0)):
+                completion = f"<answer>{answer}</answer>"
+                verdict = verifier.verify(Submission(problem=problem, completion=completion))
+                assert verdict.score == score, (dataset, verdict)
+    verifier.close()
