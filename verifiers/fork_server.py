@@ -120,6 +120,8 @@ def _fork_worker(control: socket.socket, fd: int, settings: WorkerSettings) -> N
         control.close()
         _run_worker(Connection(fd), settings, server)
         status = 0
+    except (BrokenPipeError, ConnectionResetError):
+        status = 0  # the caller closed the pool before this worker was ready
     except BaseException:  # noqa: BLE001 - the fork's last chance to say why it ends
         traceback.print_exc()
     finally:
