@@ -59,6 +59,7 @@ async def informed(prompt, completion, info, task, **kwargs):
 def parses(parser, completion): return 1.0
 """
 
+Prompt = str | tuple[dict[str, str], ...]
 CHAT = ({"role": "user", "content": "1+1?"},)
 
 
@@ -84,7 +85,7 @@ def closing():
         function.close()
 
 
-def judge(spec, completion, *, gold="2", prompt="1+1?", columns=None):
+def judge(spec, completion, *, gold="2", prompt: Prompt = "1+1?", columns=None):
     verifier = build_verifier(spec, {})
     problem = Problem(
         id="p", prompt=prompt, verifier=spec, reference=gold, source="rows:1", columns=columns or {}
