@@ -159,9 +159,9 @@ class CompositeVerifier:
 
     def _combine(self, verdicts: Mapping[str, Verdict]) -> Verdict:
         """The verdict of the part that decides, with the score of all."""
-        last = next(reversed(verdicts.values()), None)
-        if last is None:
+        if not verdicts:
             return _unverified(Status.BAD_GOLD, "no part can read the reference")
+        *_, last = verdicts.values()
         if self._mode == "first_applicable" or not (last.verified or _abstained(last)):
             return last
         main = verdicts.get(self._main.name)

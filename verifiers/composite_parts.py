@@ -58,7 +58,7 @@ class Part:
         return True
 
 
-def check_parts(parts: object) -> Sequence[Mapping[str, Any]]:
+def check_parts(parts: Any) -> Sequence[Mapping[str, Any]]:
     """The same list, when it is one of mappings that name a verifier.
 
     Raises:

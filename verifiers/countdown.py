@@ -131,14 +131,14 @@ class CountdownVerifier:
         return Ruling(status=Status.CORRECT, reason=Reason.EQUAL_EXACT)
 
     def _read_puzzle(self, problem: Problem) -> _Puzzle:
-        reference = problem.reference
+        reference: Any = problem.reference
         if isinstance(reference, str):
             try:
                 reference = read_json(reference)
             except NotJson as error:
                 raise ValueError(f"the text is no JSON: {error}") from error
         numbers, target = self._find_parts(reference, problem.columns)
-        target = self._target if target is None else target
+        target: Any = self._target if target is None else target
         is_list = isinstance(numbers, list | tuple) and 1 <= len(numbers) <= MAX_NUMBERS
         if not is_list or not all(_is_whole(number) and number >= 0 for number in numbers):
             raise ValueError(f"it gives no list of 1 to {MAX_NUMBERS} natural numbers")
@@ -146,7 +146,7 @@ class CountdownVerifier:
             raise ValueError(f"the target {target!r} is no whole number")
         return _Puzzle(tuple(numbers), target)
 
-    def _find_parts(self, reference: object, columns: Mapping[str, Any]) -> tuple[Any, Any]:
+    def _find_parts(self, reference: Any, columns: Mapping[str, Any]) -> tuple[Any, Any]:
         """Numbers and target, each None where the row does not say."""
         match reference:
             case {"numbers": numbers}:

@@ -163,9 +163,10 @@ def compile_schema(text: str) -> Validator:
     schema = read_json(text)
     if not isinstance(schema, dict) or not schema:
         raise ValueError("it is no JSON object with at least one keyword")
-    validator_class = Draft202012Validator
+    unknown: Any = None
+    validator_class: Any = Draft202012Validator
     if "$schema" in schema:
-        validator_class = validator_for(schema, default=None)
+        validator_class = validator_for(schema, default=unknown)
     if validator_class is None:
         raise ValueError(f"its $schema {schema['$schema']!r} is no known draft")
     try:
