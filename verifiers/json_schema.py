@@ -47,6 +47,7 @@ class JsonSchemaVerifier:
         allow_truncated: Judge a completion that was cut off at the length limit.
         cpu_limit_s: CPU seconds for one answer; beyond it the completion gets `LIMIT`.
         concurrency: Answers judged at the same time in one verifier worker.
+        poison_file: JSONL file to which answers that cost a worker process are appended.
 
     Raises:
         UserError: The schema is none, or there is no such extraction policy.
@@ -64,6 +65,7 @@ class JsonSchemaVerifier:
         allow_truncated: bool = False,
         cpu_limit_s: float = 2.0,
         concurrency: int = 1,
+        poison_file: str | None = None,
     ) -> None:
         self._schema = schema
         if schema is not None:
@@ -80,7 +82,7 @@ class JsonSchemaVerifier:
             preload=("verifiers.json_schema",),
             cpu_limit_s=cpu_limit_s,
         )
-        self._pool = WorkerPool(settings, size=concurrency)
+        self._pool = WorkerPool(settings, size=concurrency, poison_file=poison_file)
 
     def prepare(self, problem: Problem) -> None:
         """Check that the row has a schema that can be used.

@@ -40,6 +40,7 @@ class ReasoningGymVerifier:
         cpu_limit_s: CPU seconds for one answer; beyond it the completion gets `LIMIT`.
         memory_mb: Address space of the process that scores.
         concurrency: Answers scored at the same time in one verifier worker.
+        poison_file: JSONL file to which answers that cost a worker process are appended.
 
     Raises:
         UserError: Reasoning Gym is not installed, or there is no such extraction policy.
@@ -60,6 +61,7 @@ class ReasoningGymVerifier:
         cpu_limit_s: float = 10.0,
         memory_mb: int = 4096,
         concurrency: int = 1,
+        poison_file: str | None = None,
     ) -> None:
         if importlib.util.find_spec(PACKAGE) is None:
             raise UserError(
@@ -79,7 +81,7 @@ class ReasoningGymVerifier:
             memory_mb=memory_mb,
             max_resident_mb=memory_mb // 2,
         )
-        self._pool = WorkerPool(settings, size=concurrency)
+        self._pool = WorkerPool(settings, size=concurrency, poison_file=poison_file)
 
     def prepare(self, problem: Problem) -> None:
         """Check that the data set exists and finds the row's own answer right.

@@ -32,6 +32,7 @@ class RegexVerifier:
         allow_truncated: Judge a completion that was cut off at the length limit.
         cpu_limit_s: CPU seconds for one match; beyond it the completion gets `LIMIT`.
         concurrency: Matches that run at the same time in one verifier worker.
+        poison_file: JSONL file to which matches that cost a worker process are appended.
 
     Raises:
         UserError: The pattern is none, or there is no such extraction policy.
@@ -49,6 +50,7 @@ class RegexVerifier:
         allow_truncated: bool = False,
         cpu_limit_s: float = 2.0,
         concurrency: int = 1,
+        poison_file: str | None = None,
     ) -> None:
         if pattern is not None and (why := _find_fault(pattern)):
             raise UserError(f"option 'pattern' of the verifier `regex`, {pattern!r}: {why}")
@@ -58,7 +60,7 @@ class RegexVerifier:
         settings = WorkerSettings(
             target="verifiers.regex:matches", preload=("verifiers.regex",), cpu_limit_s=cpu_limit_s
         )
-        self._pool = WorkerPool(settings, size=concurrency)
+        self._pool = WorkerPool(settings, size=concurrency, poison_file=poison_file)
 
     def prepare(self, problem: Problem) -> None:
         """Check that the row has a pattern.

@@ -7,7 +7,8 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from verifiers.errors import UserError
 from verifiers.plugin import FunctionVerifier
@@ -30,6 +31,8 @@ BUILT_IN: Mapping[str, str] = {
     "regex": "verifiers.regex:RegexVerifier",
 }
 ENTRY_POINT_GROUP = "verigrad.verifiers"
+# Other annotations (choices, lists) are for the verifier itself to check.
+PLAIN_KINDS = frozenset({bool, int, float, str, NoneType})
 VERIFIER_ATTRIBUTES = ("version", "placement", "prepare", "verify", "close")
 
 
@@ -42,7 +45,7 @@ def build_verifier(spec: str, options: Mapping[str, Any]) -> Verifier:
         options: Keyword arguments of that verifier.
 
     Raises:
-        UserError: No such verifier, or no such option.
+        UserError: No such verifier, no such option, or a value of the wrong kind.
     """
     found = _find(spec)
     if isinstance(found, str):
@@ -126,8 +129,8 @@ def _describe(point: EntryPoint) -> str:
 
 
 def _check_options(spec: str, build: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    known = inspect.signature(getattr(build, "OPTIONS", build)).parameters
-    for option in options:
+    known = _read_parameters(getattr(build, "OPTIONS", build))
+    for option, value in options.items():
         if option not in known:
             nearest = difflib.get_close_matches(option, known, n=1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
@@ -135,3 +138,22 @@ def _check_options(spec: str, build: Callable[..., Any], options: Mapping[str, A
             raise UserError(
                 f"verifier {spec!r} has no option {option!r}{hint} Its options are {names}"
             )
+        kinds = get_args(known[option].annotation) or (known[option].annotation,)
+        if PLAIN_KINDS.issuperset(kinds) and not _is_of(value, kinds):
+            wanted = " or ".join("null" if kind is NoneType else kind.__name__ for kind in kinds)
+            raise UserError(
+                f"option {option!r} of the verifier {spec!r} is {value!r}; it takes {wanted}"
+            )
+
+
+def _read_parameters(build: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(build, eval_str=True).parameters
+    except NameError:  # a package's annotations that only its type checker sees
+        return inspect.signature(build).parameters
+
+
+def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, bool):
+        return bool in kinds
+    return isinstance(value, kinds) or (isinstance(value, int) and float in kinds)
