@@ -52,9 +52,14 @@ def read_gsm8k_groups(data: Path, problems: range, repeats: int) -> list[list[Pa
     return groups
 
 
-def make_formula_pairs(data: Path, num_generated: int) -> list[Pair]:
-    """Distinct pairs of formulas: MATH-500's rewritten, and generated ones of the same kinds."""
-    pairs = dict.fromkeys([*_rewritten(data), *_generated(num_generated)])
+def make_formula_pairs(data: Path, count: int) -> list[Pair]:
+    """Distinct pairs of formulas: MATH-500's rewritten, and generated ones of the same kinds.
+
+    Args:
+        data: Folder of public data.
+        count: At most so many of either.
+    """
+    pairs = dict.fromkeys([*itertools.islice(_rewritten(data), count), *_generated(count)])
     return [Pair(gold, f"\\boxed{{{answer}}}", right) for gold, answer, right in pairs]
 
 

@@ -192,7 +192,9 @@ def main() -> None:
     default = os.environ.get("VERIGRAD_DATA", ROOT.parent / "shared" / "data")
     parser.add_argument("--data", type=Path, default=Path(default), help="folder of public data")
     parser.add_argument("--problems", type=int, default=300, help="GSM8K problems (default: 300)")
-    parser.add_argument("--pairs", type=int, default=300, help="generated pairs (default: 300)")
+    parser.add_argument(
+        "--pairs", type=int, default=300, help="formulas of either kind (default: 300)"
+    )
     parser.add_argument("--serve", choices=CONTESTANTS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:

@@ -65,9 +65,8 @@ def run_conformance(
         for rule in _Suite(judge, spec, options, known).rules():
             yield rule()
     except BadReference as error:
-        yield Check(
-            name="takes the row", passed=False, detail=f"{error}; give a file with such rows"
-        )
+        detail = f"{error}. Give a row that it takes: --gold, or a file with the columns it needs"
+        yield Check(name="takes the row", passed=False, detail=detail)
     finally:
         judge.close()
 

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from verifiers.errors import UserError
+
 MEMORY_SIZE = 10_000
 MAX_ARGUMENT_CHARS = 20_000
 
@@ -22,10 +24,18 @@ class PoisonRecord(Generic[Outcome]):
 
     Args:
         file: JSONL file to which jobs are appended; None for none. Several processes may share it.
+
+    Raises:
+        UserError: The file's folder does not exist.
     """
 
     def __init__(self, file: str | None = None) -> None:
         self._file = None if file is None else Path(file).expanduser().absolute()
+        if self._file is not None and not self._file.parent.is_dir():
+            raise UserError(
+                f"poison_file={file!r} cannot be written: there is no folder {self._file.parent}; "
+                "make it, or name a file elsewhere"
+            )
         self._outcomes: OrderedDict[bytes, Outcome] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from verifiers.errors import UserError
 from verifiers.workers import (
     Failure,
     Outcome,
@@ -264,3 +265,9 @@ def test_a_worker_of_maths_stays_small(make_pool):
     pool = make_pool(preload=("sympy", "latex2sympy2_extended"))
     kilobytes = pool.run("__import__('resource').getrusage(0).ru_maxrss").value
     assert kilobytes < 200 * 1024
+
+
+def test_a_poison_file_without_a_folder_is_refused_at_once(tmp_path):
+    file = str(tmp_path / "nowhere" / "poison.jsonl")
+    with pytest.raises(UserError, match="there is no folder"):
+        WorkerPool(WorkerSettings(target="builtins:eval"), poison_file=file)

@@ -1,0 +1,39 @@
+"""The benchmarks run, and what they compare is labelled rightly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_table_of_verifiers(data_dir):
+    command = [sys.executable, "benchmarks/verifiers.py", "--data", str(data_dir)]
+    done = subprocess.run(
+        [*command, "--problems", "2", "--pairs", "8"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    rows = [
+        line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "formulas" in line
+    ]
+    assert len(rows) == 2
+    for title, number, *_, wrong, _ in rows:
+        assert (int(number) > 2, int(wrong)) == (True, 0), title
+
+
+def test_a_folder_that_is_not_there_is_named():
+    done = subprocess.run(
+        [sys.executable, "benchmarks/verifiers.py", "--data", "nowhere"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "there is no folder nowhere" in done.stderr
