@@ -116,6 +116,7 @@ def make_learner(config: RunConfig, prepared: Prepared) -> LearnerGroup:
         gradient_checkpointing=config.learner.gradient_checkpointing,
         precision=_precision(config),
         use_cpu=find_device() == "cpu",
+        max_logprob_difference=config.invariants.max_logprob_difference,
         check_sampler_logprobs=_samples_the_whole_distribution(config),
         seed=config.seed,
     )
@@ -252,7 +253,9 @@ def make_publisher(config: RunConfig, machinery: Machinery) -> ProvingPublisher:
     return ProvingPublisher(
         source=machinery.learner,
         engines=machinery.pool,
-        max_difference=sampler_bound(_precision(config)).mean,
+        max_difference=sampler_bound(
+            _precision(config), config.invariants.max_logprob_difference
+        ).mean,
     )
 
 

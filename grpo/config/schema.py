@@ -74,6 +74,11 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
+def _off(value: Any) -> Any:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
 DataSets = Annotated[tuple[DataConfig, ...], BeforeValidator(_as_list)]
 
 
@@ -190,13 +195,11 @@ class RayConfig(Section):
 
 
 class InvariantsConfig(Section):
-    """The checks that run beside every step."""
+    """The checks that run beside every step; a breach stops the run."""
 
-    on_breach: Literal["stop", "warn"] = "stop"
-    """What a broken invariant does."""
     max_logprob_difference: Annotated[float, Field(gt=0)] | None = None
-    """Largest mean |sampler - learner| log-probability; by default 1e-3 in float32 and 0.1 in
-    bfloat16."""
+    """Largest mean |engine - learner| log-probability of a text; by default what rounding explains:
+    1e-3 in float32, 0.3 in bfloat16."""
 
 
 class RunConfig(Section):
@@ -250,7 +253,7 @@ class RunConfig(Section):
     """Weight of the KL to the frozen reference; 0 builds no reference."""
     kl_estimator: Literal["k1", "k2", "k3", "k3_ratio"] | None = None
     """Overrides the preset's `k3_ratio`, which is k3 weighted so that its gradient is exact."""
-    dynamic_sampling: Literal["off", "filter"] = "filter"
+    dynamic_sampling: Annotated[Literal["off", "filter"], BeforeValidator(_off)] = "filter"
     """`filter` leaves groups whose rewards do not differ out of the batch."""
     mask_truncated_completions: bool = False
     """Leave completions that hit `max_completion_length` out of the loss."""

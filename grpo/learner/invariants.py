@@ -171,8 +171,15 @@ def describe(sample: TrainSample) -> str:
     return f"completion {sample.member} of problem {sample.problem_id!r}"
 
 
-def sampler_bound(precision: Precision) -> LogprobBound:
-    """How far sampler and learner may lie apart when the learner computes in `precision`."""
+def sampler_bound(precision: Precision, mean: float | None = None) -> LogprobBound:
+    """How far sampler and learner may lie apart.
+
+    Args:
+        precision: What the learner computes in.
+        mean: Another bound of the mean than that precision's; single tokens then have none.
+    """
+    if mean is not None:
+        return LogprobBound(mean=mean, worst=math.inf)
     return SAMPLER_BOUNDS[precision]
 
 

@@ -235,7 +235,7 @@ class Learner:
                 (logprobs - tensors.sampler_logprobs).abs(),
                 tensors.sequence,
                 [s if s.policy_version == self.policy_version else None for s in samples],
-                invariants.sampler_bound(precision),
+                invariants.sampler_bound(precision, self.options.max_logprob_difference),
             )
 
     def _set_learning_rate(self) -> float:

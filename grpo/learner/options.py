@@ -37,6 +37,7 @@ class LearnerOptions:
         use_cpu: Compute on the CPU even where there is a GPU.
         check_sampler_logprobs: Stop when the sampler's log-probabilities are not the learner's.
             Right whenever the sampler applies the same temperature and no nucleus.
+        max_logprob_difference: Another bound of that check than the precision's own.
         seed: The run's.
     """
 
@@ -58,4 +59,5 @@ class LearnerOptions:
     precision: Precision = "float32"
     use_cpu: bool = False
     check_sampler_logprobs: bool = True
+    max_logprob_difference: float | None = None
     seed: int = 0

@@ -91,7 +91,10 @@ def test_ctrl_c_saves_a_checkpoint_and_leaves_nothing(
     monkeypatch.setenv("VERIGRAD_TEST_RUN", marker)
     containers = labelled_containers()
     process, lines = start()
-    os.killpg(process.pid, number)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # a terminal sends it to every process of the command
+    else:
+        process.send_signal(number)
     rest, _ = process.communicate(timeout=120)
     printed = "".join(lines) + rest
     assert process.returncode == 130, printed

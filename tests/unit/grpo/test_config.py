@@ -41,6 +41,7 @@ def test_defaults_are_filled_in(load):
         ("data.columns.prompt=question", lambda c: c.data[0].columns.prompt, "question"),
         ("evaluation.k=[1,2]", lambda c: c.evaluation.k, (1, 2)),
         ("top_k=null", lambda c: c.top_k, None),
+        ("dynamic_sampling=off", lambda c: c.dynamic_sampling, "off"),
         ("eval_before_train=false", lambda c: c.eval_before_train, False),
     ],
 )

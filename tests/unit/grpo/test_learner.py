@@ -99,6 +99,11 @@ def test_wrong_sampler_logprob_stops_the_run_and_names_the_sample(options, sampl
     assert all(torch.equal(before[name], tensor) for name, tensor in learner.named_weights())
 
 
+def test_the_bound_of_the_sampler_check_can_be_set(options, samples, build):
+    loose = replace(options, check_sampler_logprobs=True, max_logprob_difference=100.0)
+    assert Learner(loose).update(build.batch(samples)).skipped is None
+
+
 def test_samples_of_an_older_policy_are_exempt_from_the_sampler_check(options, samples, build):
     learner = Learner(replace(options, check_sampler_logprobs=True))
     learner.policy_version = 3
