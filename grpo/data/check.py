@@ -69,29 +69,28 @@ def check_sets(
         target="verifiers.maths.bare:read_bare", preload=("verifiers.maths.bare", *PRELOAD)
     )
     reader = WorkerPool(settings)
-    seen: dict[str, str] = {}  # prompts of training rows
-    reports = []
+
+    def check(name: str, problems: Sequence[Problem], trained: Mapping[str, str]) -> SetReport:
+        checks = [check_gold(p, judge, verifier_options[p.verifier]) for p in problems]
+        repeats, places = find_repeats(problems)
+        return SetReport(
+            name=name,
+            checks=checks,
+            misread=find_misread(checks, reader),
+            repeats=repeats,
+            leaks=[
+                Repeat(source=place, first=trained[prompt])
+                for prompt, place in places.items()
+                if prompt in trained
+            ],
+        )
+
+    trained: dict[str, str] = {}
+    for problems in train_sets.values():
+        trained |= find_repeats(problems)[1]
     try:
-        for sets, held_out in ((train_sets, False), (eval_sets, True)):
-            for name, problems in sets.items():
-                checks = [check_gold(p, judge, verifier_options[p.verifier]) for p in problems]
-                repeats, prompts = find_repeats(problems)
-                leaks = [
-                    Repeat(source=source, first=seen[prompt])
-                    for prompt, source in prompts.items()
-                    if held_out and prompt in seen
-                ]
-                if not held_out:
-                    seen |= prompts
-                reports.append(
-                    SetReport(
-                        name=name,
-                        checks=checks,
-                        misread=find_misread(checks, reader),
-                        repeats=repeats,
-                        leaks=leaks,
-                    )
-                )
+        reports = [check(name, problems, {}) for name, problems in train_sets.items()]
+        reports += [check(name, problems, trained) for name, problems in eval_sets.items()]
     finally:
         judge.close()
         reader.close()
@@ -123,15 +122,13 @@ def find_misread(checks: Sequence[GoldCheck], reader: WorkerPool) -> list[tuple[
             continue
         (answer,) = read_answers(check.problem)
         if answer not in known:
-            outcome = None if is_plain(answer) else reader.run(answer)
-            # What a reader cannot do within the limits it has not read.
-            known[answer] = (
-                "same"
-                if outcome is None
-                else outcome.value
-                if outcome.failure is None
-                else "unread"
-            )
+            known[answer] = "same" if is_plain(answer) else _read_bare(answer, reader)
         if known[answer] != "same":
             misread.append((check.problem, known[answer]))
     return misread
+
+
+def _read_bare(answer: str, reader: WorkerPool) -> Reading:
+    outcome = reader.run(answer)
+    # What the other reader cannot do within the limits it has not read.
+    return "unread" if outcome.failure is not None else outcome.value
