@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from verifiers.errors import BadReference, UserError
 from verifiers.extraction import Policy, check_policy
+from verifiers.formula_text import is_formula
 from verifiers.json_text import NotJson, read_json
 from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
@@ -21,6 +24,7 @@ from verifiers.workers import MACHINE_FAILURES, Outcome, WorkerPool, WorkerPoolE
 
 PACKAGE = "reasoning_gym"
 MAX_ANSWER_CHARS = 20_000
+_EVALUATION = re.compile(r"\b(?:eval|exec|parse_expr|sympify|parse_latex|S)\s*\(")
 
 
 class ReasoningGymVerifier:
@@ -132,6 +136,8 @@ class ReasoningGymVerifier:
         if outcome.failure is not None:
             return Ruling.failed(outcome)
         value = outcome.value
+        if value is None:
+            return Ruling(status=Status.INCORRECT, reason=Reason.UNPARSED)
         if not isinstance(value, float) or not math.isfinite(value):
             return Ruling(
                 status=Status.ERROR,
@@ -182,9 +188,22 @@ class ReasoningGymVerifier:
         return dataset, entry
 
 
-def score(dataset: str, answer: str | None, entry: Mapping[str, Any]) -> float:
-    """Run in a worker: what the data set gives the answer, as a plain float."""
+def score(dataset: str, answer: str | None, entry: Mapping[str, Any]) -> float | None:
+    """Run in a worker: what the data set gives the answer, as a plain float.
+
+    Returns:
+        None where the data set would evaluate the answer as Python, and it is more than a formula.
+    """
+    if answer is not None and _evaluates_answers(dataset) and not is_formula(answer):
+        return None
     return float(_find_scorer(dataset)(answer, entry))
+
+
+@functools.cache
+def _evaluates_answers(dataset: str) -> bool:
+    """Whether the module of a data set hands text to Python or to sympy's parser, which does."""
+    module = inspect.getmodule(_find_scorer(dataset))
+    return module is None or _EVALUATION.search(inspect.getsource(module)) is not None
 
 
 @functools.cache
