@@ -26,7 +26,8 @@ def start_ray(config: RayConfig) -> None:
         except (OSError, RuntimeError, ValueError) as error:
             raise UserError(
                 f"The Ray cluster ray.address={config.address!r} does not answer: {error}. Start "
-                "it with `ray start --head`, or leave ray.address out to use this machine alone."
+                "it with `ray start --head`, or leave ray.address out to use this machine alone. "
+                "A cluster that asks for a token wants RAY_AUTH_MODE=token set here too."
             ) from error
         return
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from rich.console import Console as RichConsole
 from rich.status import Status as LiveLine
@@ -101,6 +102,12 @@ class Console:
     def table(self, table: Table) -> None:
         """Print a table."""
         self._rich.print(table)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Take the live line away."""

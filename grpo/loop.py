@@ -56,6 +56,7 @@ def train(parts: Parts, progress: Progress) -> bool:
         written.
     """
     schedule = parts.schedule
+    parts.timeline.take()
     try:
         if schedule.evaluate_first or progress.step == schedule.steps:
             evaluate(parts, progress)

@@ -55,9 +55,11 @@ def run_training(
         UserError: Something the user gave is wrong; no model was loaded.
     """
     laps = Laps(begun)
+    console.phase("checking the data")
     inputs = load_inputs(config)
     found = None if resume is None else find_run(config, resume, warn=console.line)
     laps.lap("data")
+    console.phase("starting Ray")
     with _ray(config, inputs) as prepared:
         for line in describe(config, prepared):
             console.line(line)
@@ -192,7 +194,6 @@ def _running(
     finally:
         console.phase("stopping")
         machinery.close()
-        console.close()
 
 
 def _make_directory(config: RunConfig) -> RunDirectory:

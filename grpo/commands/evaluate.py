@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     config, output = _resolve(args, console)
     from grpo.session import run_evaluation
 
-    result, file = run_evaluation(config, console, output)
+    with console:
+        result, file = run_evaluation(config, console, output)
     if args.json:
         sys.stdout.write(result.model_dump_json(indent=2) + "\n")
     else:

@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
         return _dry_run(config, console)
     from grpo.session import run_training
 
-    complete, summary = run_training(config, console, resume=args.resume, begun=begun)
+    with console:
+        complete, summary = run_training(config, console, resume=args.resume, begun=begun)
     if args.json:
         json.dump(summary, sys.stdout, indent=2)
         print()

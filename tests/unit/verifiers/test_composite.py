@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from verifiers.composite import CompositeVerifier
 from verifiers.errors import BadReference
 from verifiers.judge import Judge
 from verifiers.registry import build_verifier
@@ -163,5 +164,6 @@ def test_known_answers_are_checked_where_the_main_part_alone_decides(options, co
     assert judge.self_check() == []
     judge.close()
     verifier = build_verifier("composite", options)
+    assert isinstance(verifier, CompositeVerifier)
     assert len(verifier.examples()) == count
     verifier.close()

@@ -278,7 +278,7 @@ def test_a_truncated_completion_is_no_answer(judge_with, spec):
         "countdown": {"numbers": [24], "target": 24},
         "ifeval": {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]},
     }
-    options = {"minimum": 0, "maximum": 9} if spec == "length" else {}
+    options: dict[str, object] = {"minimum": 0, "maximum": 9} if spec == "length" else {}
     completion = "<think>a</think><answer>24</answer>" if spec == "format" else "24"
     if spec in ("regex", "countdown"):
         options["extraction"] = "whole"
