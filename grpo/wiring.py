@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grpo.checkpointer import RunCheckpointer
+from grpo.cluster import count_gpus
 from grpo.collect import Collector
 from grpo.config.schema import RunConfig
 from grpo.data.sampler import ProblemSampler
+from grpo.devices import GpuShares, share_gpus
 from grpo.environment import find_device, resolve_dtype
 from grpo.evaluation.evaluate import Evaluator
 from grpo.learner.group import LearnerGroup, RankResources
@@ -40,17 +42,21 @@ class Machinery:
     """
 
     def __init__(self, config: RunConfig, prepared: Prepared, *, with_learner: bool) -> None:
+        shares = make_gpu_shares(
+            config, world_size=config.learner.world_size if with_learner else 0
+        )
         self.pool = RolloutPool(
             make_engine_options(config, prepared),
             num_engines=config.rollout.num_engines,
             stall_timeout_s=config.rollout.stall_timeout_s,
+            actor_options={"num_gpus": shares.engine},
         )
         self.fleet = VerifierFleet(
             specs=prepared.inputs.verifier_options,
             num_workers=config.verification.num_workers,
             max_in_flight=config.verification.max_in_flight,
         )
-        self.learner = make_learner(config, prepared) if with_learner else None
+        self.learner = make_learner(config, prepared, shares.rank) if with_learner else None
 
     def start(self, lap: Callable[[str], None]) -> None:
         """Start everything and wait until it is ready.
@@ -96,7 +102,27 @@ def make_engine_options(config: RunConfig, prepared: Prepared) -> EngineOptions:
     )
 
 
-def make_learner(config: RunConfig, prepared: Prepared) -> LearnerGroup:
+def make_gpu_shares(config: RunConfig, *, world_size: int) -> GpuShares:
+    """GPUs of each engine and rank; none on CPU.
+
+    Args:
+        config: Of the run.
+        world_size: Learner ranks; none for an evaluation.
+
+    Raises:
+        UserError: The cluster has too few.
+    """
+    if find_device() == "cpu":
+        return GpuShares(engine=0.0, rank=0.0)
+    return share_gpus(
+        count_gpus(),
+        num_engines=config.rollout.num_engines,
+        tensor_parallel_size=config.rollout.tensor_parallel_size,
+        world_size=world_size,
+    )
+
+
+def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> LearnerGroup:
     """The learner's ranks, not started."""
     options = LearnerOptions(
         model=prepared.inputs.model,
@@ -120,14 +146,13 @@ def make_learner(config: RunConfig, prepared: Prepared) -> LearnerGroup:
         check_sampler_logprobs=_samples_the_whole_distribution(config),
         seed=config.seed,
     )
-    on_gpu = find_device() == "cuda"
     threads = config.learner.num_threads or max(1, available_cores() // config.learner.world_size)
     return LearnerGroup(
         options,
         world_size=config.learner.world_size,
         # On CPU engines and ranks take turns on all cores, so none is set aside for a rank; a
         # bundle of Ray's must hold something, though.
-        resources=RankResources(num_cpus=0.01, num_gpus=int(on_gpu), num_threads=threads),
+        resources=RankResources(num_cpus=0.01, num_gpus=gpu_share, num_threads=threads),
     )
 
 

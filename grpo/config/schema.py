@@ -277,7 +277,7 @@ class RunConfig(Section):
     max_tokens_per_microbatch: Positive = 16384
     """Tokens, padding included, of one forward and backward pass."""
 
-    save_steps: NonNegative = 0
+    save_steps: NonNegative = 50
     """Write a checkpoint every so many steps; 0 only at the end and on Ctrl-C."""
     keep_last: Positive = 2
     """Checkpoints kept."""
