@@ -10,8 +10,9 @@ from grpo.config.schema import DataConfig, RunConfig
 from grpo.data.problems import load_problems
 from grpo.origins import check_origins
 from grpo.paths import find_model
-from verifiers.errors import UserError
+from verifiers.errors import BadReference, UserError
 from verifiers.problem import Problem
+from verifiers.protocol import Verifier
 from verifiers.registry import build_verifier
 
 _NUM_PROBLEMS_SHOWN = 5
@@ -28,12 +29,14 @@ class Inputs:
         train_sets: Training problems, by the set's name.
         eval_sets: Held-out problems, by the set's name.
         verifier_options: Options of every verifier that a problem names.
+        left_out: What is wrong with the problems that were left out, by the set's name.
     """
 
     model: str
     train_sets: ProblemSets
     eval_sets: ProblemSets
     verifier_options: Mapping[str, Mapping[str, Any]]
+    left_out: Mapping[str, Sequence[str]]
 
     @property
     def problems(self) -> Iterator[Problem]:
@@ -55,8 +58,20 @@ def load_inputs(config: RunConfig) -> Inputs:
     train_sets, eval_sets = load_problem_sets(config)
     problems = [p for sets in (train_sets, eval_sets) for members in sets.values() for p in members]
     options = find_verifier_options(config, problems)
-    _check_references(problems, options)
-    return Inputs(model=model, train_sets=train_sets, eval_sets=eval_sets, verifier_options=options)
+    verifiers = {name: build_verifier(name, chosen) for name, chosen in options.items()}
+    try:
+        train_kept, train_bad = _keep_verifiable(train_sets, verifiers, config.max_bad_references)
+        eval_kept, eval_bad = _keep_verifiable(eval_sets, verifiers, config.max_bad_references)
+    finally:
+        for verifier in verifiers.values():
+            verifier.close()
+    return Inputs(
+        model=model,
+        train_sets=train_kept,
+        eval_sets=eval_kept,
+        verifier_options=options,
+        left_out=train_bad | eval_bad,
+    )
 
 
 def load_problem_sets(config: RunConfig) -> tuple[ProblemSets, ProblemSets]:
@@ -119,27 +134,33 @@ def _sandbox_options(config: RunConfig, verifier: str) -> dict[str, Any]:
     return config.sandbox.model_dump(exclude_none=True)
 
 
-def _check_references(
-    problems: Sequence[Problem], options: Mapping[str, Mapping[str, Any]]
-) -> None:
-    verifiers = {name: build_verifier(name, chosen) for name, chosen in options.items()}
-    bad: list[str] = []
-    try:
+def _keep_verifiable(
+    sets: ProblemSets, verifiers: Mapping[str, Verifier], max_bad: float
+) -> tuple[dict[str, list[Problem]], dict[str, list[str]]]:
+    """The problems whose reference can be read, and what was said of the others, by set."""
+    kept: dict[str, list[Problem]] = {}
+    left_out: dict[str, list[str]] = {}
+    for name, problems in sets.items():
+        kept[name], bad = [], []
         for problem in problems:
             try:
                 verifiers[problem.verifier].prepare(problem)
-            except UserError as error:
+            except BadReference as error:
                 bad.append(str(error))
-    finally:
-        for verifier in verifiers.values():
-            verifier.close()
-    if bad:
-        shown = "\n  ".join(bad[:_NUM_PROBLEMS_SHOWN])
-        more = (
-            f"\n  and {len(bad) - _NUM_PROBLEMS_SHOWN} more"
-            if len(bad) > _NUM_PROBLEMS_SHOWN
-            else ""
-        )
-        raise UserError(
-            f"{len(bad)} of {len(problems)} problems cannot be verified:\n  {shown}{more}"
-        )
+            else:
+                kept[name].append(problem)
+        if len(bad) > max_bad * len(problems) or (bad and not kept[name]):
+            raise UserError(_describe_bad(name, bad, len(problems)))
+        if bad:
+            left_out[name] = bad
+    return kept, left_out
+
+
+def _describe_bad(name: str, bad: Sequence[str], total: int) -> str:
+    shown = "\n  ".join(bad[:_NUM_PROBLEMS_SHOWN])
+    more = len(bad) - _NUM_PROBLEMS_SHOWN
+    rest = f"\n  and {more} more" if more > 0 else ""
+    return (
+        f"{len(bad)} of {total} problems of {name!r} cannot be verified (max_bad_references sets "
+        f"the share that may be left out):\n  {shown}{rest}"
+    )

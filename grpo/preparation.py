@@ -93,6 +93,11 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
                 f"{title:10} {name}: {len(problems)} problems, judged by "
                 f"{', '.join(sorted(judges))}"
             )
+    for name, complaints in prepared.inputs.left_out.items():
+        lines.append(
+            f"left out   {name}: {len(complaints)} problems whose reference cannot be read, the "
+            f"first: {complaints[0]}"
+        )
     lengths = [len(ids) for ids in prepared.prompts.values()]
     lines.append(
         f"prompts    {min(lengths)} to {max(lengths)} tokens, of "

@@ -216,6 +216,9 @@ class RunConfig(Section):
     data: DataSets
     """The training sets."""
 
+    max_bad_references: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of a set's problems that may be left out, counted, because their verifier cannot read
+    the reference; more of them is an error."""
     steps: Positive = 100
     """Optimizer steps; each consumes `prompts_per_step` problems."""
     prompts_per_step: Positive = 16
