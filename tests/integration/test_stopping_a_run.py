@@ -1,7 +1,8 @@
-"""Ctrl-C, SIGTERM and kill -9 in the middle of a run: what is saved, and what is left behind."""
+"""Ctrl-C and kill -9 in the middle of a run: what is saved, and what is left behind."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import time
 import psutil
 import pytest
 
-from grpo.checkpoints import latest_checkpoint
+from grpo.checkpoints import latest_checkpoint, read_state
 
 START = [
     sys.executable,
@@ -28,7 +29,7 @@ def start(short, tmp_path):
     """Start a long run in a process group of its own, as a terminal does, and wait for a step."""
     started = []
 
-    def _start(*arguments, after="step 2/"):
+    def _start(*arguments, after="step 1/"):
         process = subprocess.Popen(
             [*START, *short, "steps=500", "save_steps=0", f"output_dir={tmp_path}", *arguments],
             stdout=subprocess.PIPE,
@@ -83,18 +84,12 @@ def labelled_containers():
     return set(listed.stdout.split())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_saves_a_checkpoint_and_leaves_nothing(
-    start, short, train, tmp_path, monkeypatch, number
-):
+def test_ctrl_c_saves_a_checkpoint_and_leaves_nothing(start, tmp_path, monkeypatch):
     marker = f"{tmp_path}"
     monkeypatch.setenv("VERIGRAD_TEST_RUN", marker)
     containers = labelled_containers()
     process, lines = start()
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)  # a terminal sends it to every process of the command
-    else:
-        process.send_signal(number)
+    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to every process of the command
     rest, _ = process.communicate(timeout=120)
     printed = "".join(lines) + rest
     assert process.returncode == 130, printed
@@ -103,16 +98,10 @@ def test_ctrl_c_saves_a_checkpoint_and_leaves_nothing(
     folder = tmp_path / "quickstart"
     checkpoint = latest_checkpoint(folder / "checkpoints", warn=pytest.fail)
     assert checkpoint is not None
+    last_step = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["step"]
+    assert read_state(checkpoint)["step"] == last_step
     assert wait_until_gone(marker) == []
     assert labelled_containers() <= containers
-
-    if number == signal.SIGINT:
-        done_steps = int(checkpoint.name.removeprefix("checkpoint-"))
-        again = train(
-            tmp_path, *short, "eval_before_train=false", f"steps={done_steps + 1}", "--resume"
-        )
-        assert again.returncode == 0, again.stderr
-        assert again.metrics[-1]["step"] == done_steps + 1
 
 
 def test_kill_9_leaves_no_process_and_no_container(start, tmp_path, monkeypatch):
