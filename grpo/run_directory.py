@@ -85,11 +85,16 @@ class RunDirectory:
         )
         self._write(f"{folder}/step-{step:06d}.jsonl", "".join(row + "\n" for row in rows))
 
-    def write_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> Path:
+    def write_evaluation(
+        self,
+        result: EvaluationResult,
+        groups: Sequence[ScoredGroup],
+        folder: str = "evaluations",
+    ) -> Path:
         """Write an evaluation's scores, and its rollouts beside them."""
-        self.write_rollouts(result.step, groups, folder="evaluations")
+        self.write_rollouts(result.step, groups, folder=folder)
         return self._write(
-            f"evaluations/step-{result.step:06d}.json", result.model_dump_json(indent=2) + "\n"
+            f"{folder}/step-{result.step:06d}.json", result.model_dump_json(indent=2) + "\n"
         )
 
     def read_evaluation(self, step: int) -> EvaluationResult | None:

@@ -135,13 +135,12 @@ def run_evaluation(
     Args:
         config: Names the model and the sets.
         console: Where it is shown.
-        output: Folder that scores and completions are written to.
+        output: Folder for scores and completions; where it is there already, a number is added.
 
     Returns:
         The scores, and the file they are in.
     """
     inputs = load_inputs(config)
-    directory = RunDirectory(output)
     with (
         _ray(config, inputs) as prepared,
         _running(
@@ -154,7 +153,8 @@ def run_evaluation(
         evaluator = make_evaluator(config, prepared, collector)
         assert evaluator is not None
         result, groups = evaluator.evaluate(step=0, policy_version=0)
-    return result, directory.write_evaluation(result, groups)
+    directory = RunDirectory.create(str(output.parent), output.name)
+    return result, directory.write_evaluation(result, groups, folder=".")
 
 
 @contextmanager

@@ -38,8 +38,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--output",
         metavar="FOLDER",
-        help="where scores and completions are written; by default evaluations/ of the run's "
-        "folder, or evaluations/ here",
+        help="where scores and completions are written, with a number added if it is there "
+        "already; by default a folder in evaluations/ of the run, or in evaluations/ here",
     )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     parser.set_defaults(run=run)
@@ -65,7 +65,7 @@ def _resolve(args: argparse.Namespace, console: Console) -> tuple[RunConfig, Pat
     folder = Path(args.config)
     if not folder.is_dir():
         config, _ = load_config(args.config, args.overrides)
-        output = Path(args.output or "evaluations")
+        output = Path(args.output or f"evaluations/{config.run_name}")
     else:
         from grpo.checkpoints import latest_checkpoint
 
@@ -74,7 +74,7 @@ def _resolve(args: argparse.Namespace, console: Console) -> tuple[RunConfig, Pat
             raise UserError(f"The run's folder {folder} has no whole checkpoint to evaluate.")
         file = str(folder / "config.yaml")
         config, _ = load_config(file, [f"model={checkpoint / 'policy'}", *args.overrides])
-        output = Path(args.output or folder / "evaluations")
+        output = Path(args.output or folder / "evaluations" / checkpoint.name)
     if not config.evaluation.data:
         raise UserError(f"{args.config} has no held-out sets: evaluation.data is empty.")
     return config, output

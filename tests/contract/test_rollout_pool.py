@@ -126,7 +126,7 @@ class ScriptedEngine:
         pass
 
 
-VLLM_TOKENS_PER_STEP = 128
+VLLM_TOKENS_PER_STEP = 512
 
 # The actors' processes cannot import this file.
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # pyright: ignore[reportAttributeAccessIssue]

@@ -143,8 +143,8 @@ def test_another_configuration_cannot_go_on_with_the_run(train, short, short_run
 
 
 def test_eval_of_a_checkpoint_repeats_the_runs_own_score(verigrad, short_run, tmp_path):
-    done = verigrad("eval", short_run.folder, f"--output={tmp_path}", "--json")
+    done = verigrad("eval", short_run.folder, f"--output={tmp_path / 'scores'}", "--json")
     assert done.returncode == 0, done.stderr
     expected = json.loads((short_run.folder / "evaluations/step-000004.json").read_text())
     assert json.loads(done.stdout)["sets"] == expected["sets"]
-    assert (tmp_path / "step-000000.json").is_file()
+    assert (tmp_path / "scores/step-000000.json").is_file()
