@@ -24,6 +24,7 @@ from grpo.rollout.options import EngineOptions, available_cores
 from grpo.rollout.pool import RolloutPool
 from grpo.timing import Timeline
 from grpo.values import SamplingOptions
+from sandbox.options import MAX_DEFAULT_SIZE
 from verifiers.fleet import VerifierFleet
 from verifiers.verdict import Status
 
@@ -55,6 +56,8 @@ class Machinery:
             specs=prepared.inputs.verifier_options,
             num_workers=config.verification.num_workers,
             max_in_flight=config.verification.max_in_flight,
+            # One program waits while another runs, so that no container is ever idle.
+            node_threads=2 * (config.sandbox.pool_size or min(available_cores(), MAX_DEFAULT_SIZE)),
         )
         self.learner = make_learner(config, prepared, shares.rank) if with_learner else None
 
