@@ -9,10 +9,10 @@ ARGS ?=
 # Idle OpenMP threads that spin take the cores from the other processes of a run.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help setup quickstart test check lock clean
+.PHONY: help setup quickstart test test-long check lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 setup: ## Virtual environment, Docker engine and sandbox image; quick when they are there
 	@bash scripts/setup.sh
@@ -20,8 +20,11 @@ setup: ## Virtual environment, Docker engine and sandbox image; quick when they 
 quickstart: setup ## Train the embedded tiny policy on maths and code: make quickstart ARGS="seed=1"
 	@$(BIN)/verigrad train configs/quickstart.yaml $(ARGS)
 
-test: setup ## Run every test: make test ARGS="tests/unit -k verdict"
+test: setup ## Run the tests: make test ARGS="tests/unit -k verdict"
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-long: setup ## Run the long ones: soaks, fault injections, score tables
+	@$(BIN)/python -m pytest -m long $(ARGS)
 
 check: ## Lint, format, types and import layers, without changing a file
 	@bash scripts/setup.sh --packages-only
