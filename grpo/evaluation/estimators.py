@@ -1,16 +1,11 @@
-"""Unbiased estimates from n samples of each problem, and their intervals."""
+"""Unbiased estimates from n samples of one problem."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-
-import numpy as np
-
-from grpo.seeding import make_numpy_random
-
-Interval = tuple[float, float]
-_RESAMPLES = 10_000
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
 
 
 def compute_pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
@@ -25,8 +20,7 @@ def compute_pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
         >>> compute_pass_at_k(4, 2, 1)
         0.5
     """
-    if not 1 <= k <= num_samples:
-        raise ValueError(f"pass@{k} cannot be estimated from {num_samples} samples")
+    _check_k("pass@", num_samples, k)
     if num_samples - num_correct < k:
         return 1.0
     return 1.0 - math.prod(
@@ -34,65 +28,71 @@ def compute_pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
     )
 
 
-def bootstrap_mean(values: Sequence[float], *, seed: int, confidence: float = 0.95) -> Interval:
-    """Percentile interval of a mean over problems, resampling problems.
+def compute_pass_hat_k(num_samples: int, num_correct: int, k: int) -> float:
+    """Estimate without bias, from n samples, the chance that all of k fresh ones are right.
 
-    Args:
-        values: One number for each problem. Samples of one problem are not independent, so they
-            must not be passed singly.
-        seed: Of the resampling.
-        confidence: Coverage.
-    """
-    data = np.asarray(values, dtype=np.float64)
-    draws = make_numpy_random(seed, "bootstrap").integers(
-        0, len(data), size=(_RESAMPLES, len(data))
-    )
-    means = data[draws].mean(axis=1)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
+    `C(c, k) / C(n, k)`; Yao et al. 2024 (tau-bench), arXiv 2406.12045.
 
-
-def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """Exact interval of a proportion of independent trials; for one sample a problem.
+    Raises:
+        ValueError: k is larger than n.
 
     Example:
-        >>> low, high = clopper_pearson(15, 30)
-        >>> round(low, 3), round(high, 3)
-        (0.313, 0.687)
+        >>> compute_pass_hat_k(8, 6, 1)
+        0.75
     """
-    tail = (1 - confidence) / 2
-    low = (
-        0.0
-        if successes == 0
-        else _solve(lambda p: 1 - _binomial_cdf(successes - 1, trials, p), tail)
-    )
-    high = (
-        1.0
-        if successes == trials
-        else _solve(lambda p: -_binomial_cdf(successes, trials, p), -tail)
-    )
-    return low, high
+    _check_k("pass^", num_samples, k)
+    return math.comb(num_correct, k) / math.comb(num_samples, k)
 
 
-def _binomial_cdf(x: int, n: int, p: float) -> float:
-    if p in (0.0, 1.0):
-        return float(p == 0.0 or x >= n)
-    log_p, log_q = math.log(p), math.log1p(-p)
-    terms = (
-        math.lgamma(n + 1)
-        - math.lgamma(i + 1)
-        - math.lgamma(n - i + 1)
-        + i * log_p
-        + (n - i) * log_q
-        for i in range(x + 1)
-    )
-    return min(1.0, math.fsum(math.exp(term) for term in terms))
+def compute_maj_at_k(num_correct: int, wrong_votes: Sequence[int], num_blank: int, k: int) -> float:
+    """The chance that a majority vote among k of the n samples, drawn at random, is right.
+
+    Exact: the mean over all C(n, k) subsets, without listing them. Answers that tie for the most
+    votes share the credit; samples without an answer do not vote, and a subset of only those is
+    wrong.
+
+    Args:
+        num_correct: Samples with the right answer; they vote together.
+        wrong_votes: Samples of each different wrong answer.
+        num_blank: Samples without an answer.
+        k: Size of the vote.
+
+    Raises:
+        ValueError: k is larger than n.
+
+    Example:
+        >>> compute_maj_at_k(3, [3, 1], 1, 8)
+        0.5
+    """
+    num_samples = num_correct + sum(wrong_votes) + num_blank
+    _check_k("maj@", num_samples, k)
+    won = Fraction(0)
+    for votes in range(1, min(num_correct, k) + 1):
+        ways = math.comb(num_correct, votes)
+        for num_tied, others in _count_beaten(wrong_votes, num_blank, k - votes, votes).items():
+            won += Fraction(ways * others, num_tied + 1)
+    return float(won / math.comb(num_samples, k))
 
 
-def _solve(increasing: Callable[[float], float], target: float) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):  # halves the bracket to below float precision
-        middle = (low + high) / 2
-        low, high = (middle, high) if increasing(middle) < target else (low, middle)
-    return (low + high) / 2
+def _count_beaten(
+    wrong_votes: Sequence[int], num_blank: int, num_drawn: int, most: int
+) -> Counter[int]:
+    """Ways to draw samples so that no wrong answer has more than `most` votes, by answers at it."""
+    # (samples drawn, wrong answers with exactly `most` votes) -> ways
+    ways = Counter({(0, 0): 1})
+    for available in wrong_votes:
+        grown: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for (drawn, tied), count in ways.items():
+            for votes in range(min(available, most, num_drawn - drawn) + 1):
+                state = (drawn + votes, tied + (votes == most))
+                grown[state] += count * math.comb(available, votes)
+        ways = Counter(grown)
+    beaten: Counter[int] = Counter()
+    for (drawn, tied), count in ways.items():
+        beaten[tied] += count * math.comb(num_blank, num_drawn - drawn)
+    return beaten
+
+
+def _check_k(name: str, num_samples: int, k: int) -> None:
+    if not 1 <= k <= num_samples:
+        raise ValueError(f"{name}{k} cannot be estimated from {num_samples} samples")

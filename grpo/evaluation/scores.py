@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from grpo.evaluation.estimators import bootstrap_mean, clopper_pearson, compute_pass_at_k
-from grpo.values import ScoredGroup
+from grpo.evaluation.estimators import compute_maj_at_k, compute_pass_at_k, compute_pass_hat_k
+from grpo.evaluation.intervals import bootstrap_mean, clopper_pearson, compute_clustered_se
+from grpo.values import ScoredGroup, ScoredRollout
+from verifiers.maths.canonical import write_canonical
 from verifiers.verdict import Status
 
 
@@ -22,10 +24,16 @@ class Estimate(_Record):
     value: float
     low: float
     high: float
+    stderr: float | None = None
+    """Standard error, clustered by problem; none of a single problem."""
+    at_least: float | None = None
+    """The mean over all problems if every sample that was not verified were wrong."""
+    at_most: float | None = None
+    """The same if every one of them were right."""
 
 
 class ProblemScore(_Record):
-    """Counts for one problem, enough to compute pass@k for any k later."""
+    """Counts for one problem, enough to compute pass@k, pass^k and maj@k for any k later."""
 
     problem_id: str
     num_samples: int
@@ -35,6 +43,9 @@ class ProblemScore(_Record):
     num_unverified: int
     num_truncated: int
     num_no_answer: int
+    """Verified samples without an answer to vote with."""
+    wrong_votes: tuple[int, ...] = ()
+    """Samples of each different wrong answer, most frequent first."""
 
 
 class SetScore(_Record):
@@ -45,12 +56,19 @@ class SetScore(_Record):
     num_samples: int
     """Samples asked for, for each problem."""
     pass_at_k: Mapping[int, Estimate]
+    """Chance that one of k samples is right; pass@1 is also called avg@n."""
+    pass_hat_k: Mapping[int, Estimate] = {}
+    """pass^k: chance that all of k samples are right."""
+    maj_at_k: Mapping[int, Estimate] = {}
+    """Chance that the most frequent answer of k samples is right."""
     num_left_out: int
-    """Problems with fewer verified samples than the largest k; they are in no estimate."""
+    """Problems with fewer verified samples than the largest k; they are in the bounds only."""
     unverified_fraction: float
     truncated_fraction: float
     no_answer_fraction: float
     mean_completion_length: float
+    outcomes: Mapping[str, int] = {}
+    """Samples by what became of them: each verdict's status and reason."""
     problems: tuple[ProblemScore, ...]
 
 
@@ -68,6 +86,14 @@ class EvaluationResult(_Record):
     sets: tuple[SetScore, ...]
 
 
+Estimator = Callable[[ProblemScore, int], float]
+ESTIMATORS: Mapping[str, Estimator] = {
+    "pass@": lambda p, k: compute_pass_at_k(p.num_samples, p.num_correct, k),
+    "pass^": lambda p, k: compute_pass_hat_k(p.num_samples, p.num_correct, k),
+    "maj@": lambda p, k: compute_maj_at_k(p.num_correct, p.wrong_votes, _count_blanks(p), k),
+}
+
+
 def score_set(
     name: str, groups: Sequence[ScoredGroup], *, num_samples: int, ks: Sequence[int], seed: int
 ) -> SetScore:
@@ -77,49 +103,143 @@ def score_set(
         name: Of the set.
         groups: One for each problem.
         num_samples: Samples asked for, for each problem.
-        ks: The k of pass@k.
+        ks: The k of pass@k, pass^k and maj@k.
         seed: Of the bootstrap.
     """
-    problems = tuple(_score_problem(group) for group in groups)
-    usable = [problem for problem in problems if problem.num_samples >= max(ks)]
-    rollouts = [member.rollout for group in groups for member in group.members]
-    statuses = Counter(member.verdict.status for group in groups for member in group.members)
-    total = len(rollouts)
+    problems = tuple(score_problem(group) for group in groups)
+    members = [member for group in groups for member in group.members]
+    statuses = Counter(member.verdict.status for member in members)
+    total = len(members)
     return SetScore(
         name=name,
         num_problems=len(problems),
         num_samples=num_samples,
-        pass_at_k={k: _estimate(usable, k, seed) for k in ks} if usable else {},
-        num_left_out=len(problems) - len(usable),
-        unverified_fraction=(statuses[Status.BAD_GOLD] + statuses[Status.ERROR]) / total,
-        truncated_fraction=sum(rollout.truncated for rollout in rollouts) / total,
+        pass_at_k=estimate_all("pass@", problems, ks, seed),
+        pass_hat_k=estimate_all("pass^", problems, ks, seed),
+        maj_at_k=estimate_all("maj@", problems, ks, seed),
+        num_left_out=len(problems) - len(_usable(problems, max(ks))),
+        unverified_fraction=sum(not member.verdict.verified for member in members) / total,
+        truncated_fraction=sum(member.rollout.truncated for member in members) / total,
         no_answer_fraction=statuses[Status.NO_ANSWER] / total,
-        mean_completion_length=sum(len(rollout.completion_ids) for rollout in rollouts) / total,
+        mean_completion_length=sum(len(m.rollout.completion_ids) for m in members) / total,
+        outcomes=dict(
+            Counter(f"{m.verdict.status} ({m.verdict.reason})" for m in members).most_common()
+        ),
         problems=problems,
     )
 
 
-def _score_problem(group: ScoredGroup) -> ProblemScore:
-    verdicts = [member.verdict for member in group.members]
+def score_problem(group: ScoredGroup) -> ProblemScore:
+    """Count what became of a problem's samples."""
+    members = [member for member in group.members if member.verdict.verified]
+    statuses = Counter(member.verdict.status for member in members)
+    votes = Counter(vote for member in members if (vote := _read_wrong_vote(member)) is not None)
     return ProblemScore(
         problem_id=group.problem.id,
-        num_samples=sum(verdict.verified for verdict in verdicts),
-        num_correct=sum(verdict.status is Status.CORRECT for verdict in verdicts),
-        num_unverified=sum(not verdict.verified for verdict in verdicts),
+        num_samples=len(members),
+        num_correct=statuses[Status.CORRECT],
+        num_unverified=len(group.members) - len(members),
         num_truncated=sum(member.rollout.truncated for member in group.members),
-        num_no_answer=sum(verdict.status is Status.NO_ANSWER for verdict in verdicts),
+        num_no_answer=statuses[Status.NO_ANSWER],
+        wrong_votes=tuple(count for _, count in votes.most_common()),
     )
 
 
-def _estimate(problems: Sequence[ProblemScore], k: int, seed: int) -> Estimate:
-    values = [compute_pass_at_k(p.num_samples, p.num_correct, k) for p in problems]
-    single = all(problem.num_samples == 1 for problem in problems)
+def _read_wrong_vote(member: ScoredRollout) -> str | None:
+    """A wrong answer in one spelling; None where there is no answer, or a right one.
+
+    Right answers need no spelling: what equals the reference is one answer, however it is written.
+    """
+    verdict = member.verdict
+    if verdict.status in (Status.CORRECT, Status.NO_ANSWER) or not verdict.extracted:
+        return None
+    text = verdict.extracted
+    return write_canonical(text) if verdict.verifier.startswith("math@") else " ".join(text.split())
+
+
+def _count_blanks(problem: ProblemScore) -> int:
+    return problem.num_samples - problem.num_correct - sum(problem.wrong_votes)
+
+
+def estimate_all(
+    kind: str, problems: Sequence[ProblemScore], ks: Iterable[int], seed: int
+) -> dict[int, Estimate]:
+    """Estimate a score for several k, each with its interval and bounds.
+
+    Problems with fewer verified samples than the largest k are in no estimate, so that all k are of
+    the same problems.
+
+    Args:
+        kind: A key of `ESTIMATORS`.
+        problems: Of one set.
+        ks: Sizes of the drawn sets of samples.
+        seed: Of the bootstrap.
+
+    Returns:
+        By k; empty where no problem has enough verified samples.
+    """
+    wanted = sorted(ks)
+    usable = _usable(problems, wanted[-1])
+    if not usable:
+        return {}
+    return {k: _estimate(ESTIMATORS[kind], problems, usable, k, seed) for k in wanted}
+
+
+def _usable(problems: Sequence[ProblemScore], largest_k: int) -> list[ProblemScore]:
+    return [problem for problem in problems if problem.num_samples >= largest_k]
+
+
+def _estimate(
+    estimator: Estimator,
+    problems: Sequence[ProblemScore],
+    usable: Sequence[ProblemScore],
+    k: int,
+    seed: int,
+) -> Estimate:
+    values = [estimator(problem, k) for problem in usable]
+    single = all(problem.num_samples == 1 for problem in usable)
     low, high = (
         clopper_pearson(round(sum(values)), len(values))
         if single
         else bootstrap_mean(values, seed=seed)
     )
-    return Estimate(value=sum(values) / len(values), low=low, high=high)
+    at_least, at_most = (
+        [estimator(_settle(problem, all_right=right), k) for problem in problems]
+        for right in (False, True)
+    )
+    return Estimate(
+        value=_mean(values),
+        low=low,
+        high=high,
+        stderr=compute_clustered_se(values) if len(values) > 1 else None,
+        at_least=_mean(at_least),
+        at_most=_mean(at_most),
+    )
+
+
+def _settle(problem: ProblemScore, *, all_right: bool) -> ProblemScore:
+    """The counts if every sample that was not verified were right, or none.
+
+    As wrong votes they would all say the same, which is the worst for a vote.
+    """
+    unknown = problem.num_unverified
+    if not unknown:
+        return problem
+    changes = {
+        "num_samples": problem.num_samples + unknown,
+        "num_correct": problem.num_correct + unknown * all_right,
+        "wrong_votes": problem.wrong_votes if all_right else _add_wrong(problem, unknown),
+    }
+    return problem.model_copy(update=changes)
+
+
+def _add_wrong(problem: ProblemScore, unknown: int) -> tuple[int, ...]:
+    most, *others = problem.wrong_votes or (0,)
+    return (most + unknown, *others)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def compare_pass_at_1(before: SetScore, after: SetScore, *, seed: int) -> Estimate:
@@ -131,4 +251,4 @@ def compare_pass_at_1(before: SetScore, after: SetScore, *, seed: int) -> Estima
         if p.num_samples and p.problem_id in old
     ]
     low, high = bootstrap_mean(differences, seed=seed)
-    return Estimate(value=sum(differences) / len(differences), low=low, high=high)
+    return Estimate(value=_mean(differences), low=low, high=high)
