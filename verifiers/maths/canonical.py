@@ -13,7 +13,8 @@ def write_canonical(text: str) -> str:
     r"""An answer's structure as text: rational numbers by value, everything else by its form.
 
     Two answers with the same text are equal; equal answers can have different ones (`x+1` and
-    `1+x`), since nothing here is simplified. What cannot be read is taken as it is written, cleaned.
+    `1+x`), since nothing here is simplified. What cannot be read is taken as it is written,
+    cleaned.
 
     Example:
         >>> write_canonical(r"\dfrac{2}{4}") == write_canonical("0.5")
