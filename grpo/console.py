@@ -11,6 +11,7 @@ from rich.status import Status as LiveLine
 from rich.table import Table
 
 from grpo.evaluation.scores import Estimate, EvaluationResult, SetScore, compare_pass_at_1
+from grpo.symptoms import Symptom
 from grpo.values import StepReport
 
 _PLAIN_WIDTH = 110
@@ -72,6 +73,12 @@ class Console:
             parts.append(f"no update: {report.skipped}")
         self._last = " · " + " · ".join(parts)
         self.line("  ".join(parts))
+
+    def symptom(self, symptom: Symptom) -> None:
+        """Print what is wrong with the run, and completions that show it."""
+        self.line(f"warning [{symptom.name}]: {symptom.text}")
+        for example in symptom.examples:
+            self.line(f"    {example}")
 
     def first_step(self, seconds: Mapping[str, float]) -> None:
         """Print how long the first step took to come, by part."""

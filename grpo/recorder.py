@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from grpo.console import Console, make_score_table, make_time_table
 from grpo.evaluation.scores import EvaluationResult, compare_pass_at_1
 from grpo.run_directory import RunDirectory
+from grpo.symptoms import Symptom, SymptomWatch
 from grpo.timing import Laps
 from grpo.values import ScoredGroup, StepReport
 
@@ -45,10 +47,14 @@ class RunRecorder:
         self._steps = 0
         self._last_metrics: dict[str, float] = {}
         self._evaluations: list[EvaluationResult] = []
+        self._watch = SymptomWatch()
+        self._groups: Sequence[ScoredGroup] = ()
+        self._warnings: list[Symptom] = []
 
     def keep_rollouts(self, step: int, groups: Sequence[ScoredGroup]) -> None:
         """Write a step's rollouts with their verdicts."""
         self._directory.write_rollouts(step, groups)
+        self._groups = groups
 
     def keep_step(self, report: StepReport) -> None:
         """Write and show a step's metrics."""
@@ -58,8 +64,9 @@ class RunRecorder:
             "time": time.time(),
             **report.metrics,
         }
-        self._directory.append_metrics(
-            row | {f"dropped/{name}": count for name, count in report.dropped.items()}
+        self._directory.append_line(
+            "metrics.jsonl",
+            row | {f"dropped/{name}": count for name, count in report.dropped.items()},
         )
         self._steps += 1
         self._last_metrics = dict(report.metrics)
@@ -75,6 +82,10 @@ class RunRecorder:
         if self._steps == 1:
             self._laps.lap("first step")
             self._console.first_step(self._laps.seconds)
+        for symptom in self._watch.look(report.step, report.metrics, self._groups):
+            self._warnings.append(symptom)
+            self._directory.append_line("warnings.jsonl", asdict(symptom))
+            self._console.symptom(symptom)
 
     def keep_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
         """Write and show an evaluation."""
@@ -108,6 +119,7 @@ class RunRecorder:
             "dropped": dict(self._dropped),
             "steps_without_update": dict(self._skipped),
             "last_metrics": self._last_metrics,
+            "warnings": [asdict(symptom) for symptom in self._warnings],
             "held_out": self._summarise_scores(before, after) if after else {},
         }
         self._directory.write_json("summary.json", summary)

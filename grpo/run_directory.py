@@ -57,22 +57,30 @@ class RunDirectory:
         """Write a JSON file."""
         return self._write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
-    def append_metrics(self, row: Mapping[str, Any]) -> None:
-        """Add a step's line to `metrics.jsonl`."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+    def append_line(self, name: str, row: Mapping[str, Any]) -> None:
+        """Add a step's line to `metrics.jsonl` or `warnings.jsonl`."""
+        with (self.path / name).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def forget_after(self, step: int) -> None:
-        """Drop metrics and rollouts of steps after the one that training resumes from."""
-        file = self.path / "metrics.jsonl"
-        if file.exists():
-            lines = file.read_text(encoding="utf-8").splitlines()
-            kept = [line for line in lines if _is_whole(line) and json.loads(line)["step"] <= step]
-            self._write("metrics.jsonl", "".join(line + "\n" for line in kept))
+        """Drop what was kept of steps after the one that training resumes from."""
+        for name in ("metrics.jsonl", "warnings.jsonl"):
+            if (self.path / name).exists():
+                kept = [row for row in self.read_lines(name) if row["step"] <= step]
+                self._write(name, "".join(json.dumps(row) + "\n" for row in kept))
         for folder in ("rollouts", "evaluations"):
             for late in (self.path / folder).glob("step-*"):
                 if int(late.name.removeprefix("step-")[:6]) > step:
                     late.unlink()
+
+    def read_lines(self, name: str) -> list[dict[str, Any]]:
+        """The rows of `metrics.jsonl` or `warnings.jsonl`; none where there is no such file.
+
+        A line that a killed run has left half written is passed over.
+        """
+        file = self.path / name
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        return [row for row in map(_read_line, lines) if row is not None]
 
     def write_rollouts(
         self, step: int, groups: Sequence[ScoredGroup], folder: str = "rollouts"
@@ -118,12 +126,12 @@ class RunDirectory:
         return file
 
 
-def _is_whole(line: str) -> bool:
-    """Whether a line of metrics was written to its end; a killed run can leave half of one."""
+def _read_line(line: str) -> dict[str, Any] | None:
     try:
-        return isinstance(json.loads(line), dict)
+        row = json.loads(line)
     except json.JSONDecodeError:
-        return False
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _rollout_row(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:

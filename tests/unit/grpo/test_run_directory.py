@@ -97,14 +97,15 @@ def test_every_rollout_is_kept_with_verdict_reason_and_log_probabilities(tmp_pat
 def test_resuming_forgets_what_came_after_the_checkpoint(tmp_path):
     directory = RunDirectory(tmp_path)
     for step in (1, 2, 3):
-        directory.append_metrics({"step": step})
+        directory.append_line("metrics.jsonl", {"step": step})
+        directory.append_line("warnings.jsonl", {"step": step, "name": "kl"})
         directory.write_rollouts(step, [make_group("a", RIGHT)])
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "rew')  # a run that was killed in the middle of a line
     directory.forget_after(2)
-    assert [
-        json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
-    ] == [1, 2]
+    for name in ("metrics.jsonl", "warnings.jsonl"):
+        lines = (tmp_path / name).read_text().splitlines()
+        assert [json.loads(line)["step"] for line in lines] == [1, 2]
     assert sorted(file.name for file in (tmp_path / "rollouts").iterdir()) == [
         "step-000001.jsonl",
         "step-000002.jsonl",
@@ -153,3 +154,22 @@ def test_the_recorder_sums_a_run_up(tmp_path, capsys):
     printed = capsys.readouterr().out
     for text in ("time to first step", "dropped 8 no_signal", "loop overhead", "+0.500", "0.750 ["):
         assert text in printed
+
+
+def test_a_symptom_is_shown_with_examples_and_kept(tmp_path, capsys):
+    directory = RunDirectory(tmp_path)
+    recorder = RunRecorder(
+        directory=directory, console=Console(steps=9), seed=0, tensorboard=False, laps=Laps(0.0)
+    )
+    for step in range(1, 6):
+        recorder.keep_rollouts(step, [make_group("a", Status.NO_ANSWER, WRONG)])
+        metrics = {"verdicts/no_answer": 0.5, "time/step": 1.0}
+        recorder.keep_step(StepReport(step=step, policy_version=step, metrics=metrics))
+    summary = recorder.close(complete=True)
+
+    (warning,) = directory.read_lines("warnings.jsonl")
+    assert (warning["name"], warning["step"]) == ("no_answer", 5)
+    assert summary["warnings"][0]["text"] == warning["text"]
+    printed = capsys.readouterr().out
+    assert "warning [no_answer]: in 50% of the completions" in printed
+    assert "a: no_answer (different), answer 'né\\n'" in printed
