@@ -47,7 +47,9 @@ class AssertTest:
         return truth(Evaluator(self.names, known).value(self.condition))
 
 
-def read_asserts(code: str, *, function: str | None = None) -> tuple[AssertTest, ...]:
+def read_asserts(
+    code: str, *, function: str | None = None, foreign: Collection[str] = ()
+) -> tuple[AssertTest, ...]:
     """Read test code that consists of asserts on one function's values.
 
     Understood are `assert` statements, assignments, imports, and a function `check(candidate)`
@@ -58,6 +60,7 @@ def read_asserts(code: str, *, function: str | None = None) -> tuple[AssertTest,
         code: The test code.
         function: Name of the function that the program defines; needed where the code calls it
             `candidate`.
+        foreign: Names that mean something else than what the program defines.
 
     Raises:
         BadTest: The code has something else; the message quotes it.
@@ -66,7 +69,7 @@ def read_asserts(code: str, *, function: str | None = None) -> tuple[AssertTest,
         module = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadTest(f"code does not compile: {error}") from error
-    reader = _Reader(function)
+    reader = _Reader(function, foreign)
     reader.read(module.body)
     if not reader.tests:
         raise BadTest("code holds no assert that calls the tested function")
@@ -74,8 +77,9 @@ def read_asserts(code: str, *, function: str | None = None) -> tuple[AssertTest,
 
 
 class _Reader:
-    def __init__(self, function: str | None) -> None:
+    def __init__(self, function: str | None, foreign: Collection[str]) -> None:
         self._function = function
+        self._foreign = foreign
         self._aliases = {function} if function else set[str]()
         self._names: dict[str, Any] = {}
         self._inlined: dict[str, ast.expr] = {}
@@ -191,7 +195,7 @@ class _Reader:
             return False
         if self._function is not None:
             return function.id in self._aliases
-        return not hasattr(builtins, function.id)
+        return function.id not in self._foreign and not hasattr(builtins, function.id)
 
     def _with_inlined(self, node: ast.expr) -> ast.expr:
         return _Inline(self._inlined).visit(node) if self._inlined else node

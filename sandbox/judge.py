@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from sandbox.asserts import AssertTest
+from sandbox.checkers import CheckerTest
 from sandbox.container.values import Opaque
+from sandbox.programs import ProgramTest
 from sandbox.result import ExecResult, ExecStatus, Flag, InfraCause, Job
-from sandbox.suite import CallTest, StdioTest, Suite
+from sandbox.suite import CallTest, FunctionTest, StdioTest, Suite
 
 # So many inputs go into one job: the way there is paid once, and a wrong answer ends the program
 # soon after.
@@ -82,7 +85,7 @@ def judge(pool: Runs, program: str, suite: Suite, *, stop_early: bool) -> tuple[
     """
     source = f"{suite.preamble}\n{program}" if suite.preamble else program
     reports: list[TestReport] = []
-    for part in (_call_reports, _stdio_reports):
+    for part in (_call_reports, _stdio_reports, _judged_elsewhere):
         for report in part(pool, source, suite, stop_early):
             reports.append(report)
             if stop_early and report.verdict is not TestVerdict.AC:
@@ -92,7 +95,11 @@ def judge(pool: Runs, program: str, suite: Suite, *, stop_early: bool) -> tuple[
 
 def _call_reports(pool: Runs, source: str, suite: Suite, stop_early: bool) -> Iterator[TestReport]:
     """All calls of all tests are made by one process."""
-    tests = [(i, test) for i, test in enumerate(suite.tests) if not isinstance(test, StdioTest)]
+    tests = [
+        (i, test)
+        for i, test in enumerate(suite.tests)
+        if isinstance(test, (FunctionTest, AssertTest))
+    ]
     if not tests:
         return
     calls = tuple(call for _, test in tests for call in test.calls)
@@ -130,6 +137,19 @@ def _stdio_reports(pool: Runs, source: str, suite: Suite, stop_early: bool) -> I
         job = Job(program=source, inputs=inputs, limits=suite.limits, stop_early=stop_early)
         for (index, test), result in zip(chunk, pool.run(job), strict=False):
             yield _judge_output(index, test, result)
+
+
+def _judged_elsewhere(
+    _pool: Runs, _source: str, suite: Suite, _stop_early: bool
+) -> Iterator[TestReport]:
+    for index, test in enumerate(suite.tests):
+        if isinstance(test, (ProgramTest, CheckerTest)):
+            yield TestReport(
+                index=index,
+                verdict=TestVerdict.IE,
+                detail="no container for test code was given",
+                infra=InfraCause.HARNESS,
+            )
 
 
 def _judge_output(index: int, test: StdioTest, result: ExecResult) -> TestReport:

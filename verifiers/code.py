@@ -17,7 +17,8 @@ from sandbox.limits import Limits
 from sandbox.options import SandboxOptions
 from sandbox.pool import PoolStats, SandboxPool
 from sandbox.result import InfraCause
-from sandbox.suite import Suite, read_suite
+from sandbox.suite import Suite
+from sandbox.suite_reader import read_suite
 from verifiers.code_block import last_code_block
 from verifiers.errors import BadReference, UserError
 from verifiers.extraction import find_final_reply

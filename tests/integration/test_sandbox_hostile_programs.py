@@ -14,7 +14,8 @@ from sandbox.judge import TestVerdict, judge
 from sandbox.limits import Limits
 from sandbox.options import SandboxOptions
 from sandbox.result import ExecStatus, Flag, Job
-from sandbox.suite import Suite, read_suite
+from sandbox.suite import Suite
+from sandbox.suite_reader import read_suite
 from sandbox.worker import Worker
 
 LIMITS = Limits(cpu_s=1.0, wall_s=4.0, memory_mb=128)

@@ -1,7 +1,7 @@
 from sandbox.judge import INPUTS_PER_JOB, judge
 from sandbox.limits import Limits
 from sandbox.result import ExecResult, ExecStatus, InfraCause, infra_result
-from sandbox.suite import read_suite
+from sandbox.suite_reader import read_suite
 
 
 class FakeRuns:
