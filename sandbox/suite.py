@@ -35,13 +35,13 @@ class FunctionTest:
 
     Attributes:
         call: The call.
-        expected: What it must return, by `same_value`.
+        expected: What it must return, by `same_value`; any one of these.
         abs_tol: Absolute tolerance where a `float` is expected.
         rel_tol: Relative tolerance there.
     """
 
     call: Call
-    expected: Any
+    expected: tuple[Any, ...]
     abs_tol: float = 1e-6
     rel_tol: float = 1e-6
 
@@ -52,7 +52,10 @@ class FunctionTest:
 
     def holds(self, values: Sequence[Any]) -> bool:
         """Whether the call returned what was expected."""
-        return same_value(values[0], self.expected, abs_tol=self.abs_tol, rel_tol=self.rel_tol)
+        return any(
+            same_value(values[0], one, abs_tol=self.abs_tol, rel_tol=self.rel_tol)
+            for one in self.expected
+        )
 
 
 CallTest = FunctionTest | AssertTest

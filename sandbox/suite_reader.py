@@ -25,7 +25,7 @@ _LIMIT_KEYS = ("cpu_s", "wall_s", "memory_mb", "stdout_kb")
 _TEST_KEYS = {
     "stdio": ("kind", "input", "output", "compare"),
     "checker": ("kind", "input", "output", "checker"),
-    "function": ("kind", "entry_point", "args", "kwargs", "expected", "abs", "rel"),
+    "function": ("kind", "entry_point", "args", "kwargs", "expected", "any_of", "abs", "rel"),
     "assert": ("kind", "code", "entry_point", "setup"),
     "program": ("kind", "code", "entry_point", "names", "setup", "module", "copy_back"),
 }
@@ -173,18 +173,28 @@ def _function_test(row: Mapping[str, Any], where: str, function: str | None) -> 
         raise BadTest(f"{where}.args must be a list of arguments, not {arguments!r:.40}")
     if not isinstance(keywords, Mapping) or not all(isinstance(key, str) for key in keywords):
         raise BadTest(f"{where}.kwargs must be an object")
-    if "expected" not in row:
-        raise BadTest(f"{where}.expected is missing")
+    expected = _expected_values(row, where)
     call = Call(function=name, arguments=tuple(arguments), keywords=dict(keywords))
-    for value in (*arguments, *keywords.values(), row["expected"]):
+    for value in (*arguments, *keywords.values(), *expected):
         if not crosses(value):
             raise BadTest(f"{where} holds a value of a type that cannot cross: {value!r:.80}")
     return FunctionTest(
         call=call,
-        expected=row["expected"],
+        expected=expected,
         abs_tol=_number(row, "abs", 1e-6, where),
         rel_tol=_number(row, "rel", 1e-6, where),
     )
+
+
+def _expected_values(row: Mapping[str, Any], where: str) -> tuple[Any, ...]:
+    if ("expected" in row) == ("any_of" in row):
+        raise BadTest(f"{where} needs one of expected and any_of")
+    if "expected" in row:
+        return (row["expected"],)
+    values = row["any_of"]
+    if not isinstance(values, (list, tuple)) or not values:
+        raise BadTest(f"{where}.any_of must be a list of values that are all right")
+    return tuple(values)
 
 
 def _comparer(value: Any, where: str) -> Comparer:

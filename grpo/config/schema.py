@@ -45,6 +45,13 @@ class DataConfig(Section):
     """Hub only: a commit or tag; pin it to make a result repeatable."""
     columns: ColumnsConfig = ColumnsConfig()
     """Which columns hold what."""
+    format: str | None = None
+    """Shape of code problems as they are published (`humaneval`, `apps`, ...; see
+    docs/code_data.md). By default the rows of a set with `verifier: code` that have no answer
+    column are recognised by their columns."""
+    time_limit_factor: Annotated[float, Field(gt=0)] = 2.0
+    """Multiplies the time limits that rows of such a format state, which are meant for compiled
+    languages."""
     verifier: str | None = None
     """A built-in name, `path/to/file.py:function` or `package.module:function`."""
     system_prompt: str | None = None

@@ -8,11 +8,13 @@ from typing import Any
 
 from grpo.config.schema import DataConfig
 from grpo.data.rows import Row, read_rows
+from verifiers.code_formats.read import AUTO, read_code_row
 from verifiers.errors import UserError
 from verifiers.problem import Problem
 
 # A column's name in braces; after a letter, as in `\\boxed{x}`, braces are LaTeX.
 _FIELD = re.compile(r"(?<![A-Za-z])\{([A-Za-z_]\w*)\}")
+_CODE_VERIFIER = "code"
 
 
 def load_problems(data: DataConfig) -> list[Problem]:
@@ -25,11 +27,23 @@ def load_problems(data: DataConfig) -> list[Problem]:
         UserError: A row is malformed; the message names the place and the column.
     """
     problems = [
-        _make_problem(data, place, row, number)
+        _make_problem(data, place, _in_our_columns(data, place, row), number)
         for number, (place, row) in enumerate(read_rows(data))
     ]
     _check_unique(problems)
     return problems
+
+
+def _in_our_columns(data: DataConfig, place: str, row: Row) -> Row:
+    """A row of code problems as they are published, read; any other row as it is."""
+    if data.format is None:
+        has_answer = row.get(data.columns.answer) is not None
+        if has_answer or data.verifier != _CODE_VERIFIER:
+            return row
+    read = read_code_row(
+        row, place, format=data.format or AUTO, time_limit_factor=data.time_limit_factor
+    )
+    return {data.columns.verifier: data.verifier or _CODE_VERIFIER} | read
 
 
 def _make_problem(data: DataConfig, place: str, row: Row, number: int) -> Problem:

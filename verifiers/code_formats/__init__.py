@@ -1,0 +1,1 @@
+"""Code problems as others publish them, read into the tests that the `code` verifier takes."""
