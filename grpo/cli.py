@@ -13,12 +13,12 @@ from grpo.errors import RunFailed
 from sandbox.errors import SandboxUnavailable
 from verifiers.errors import UserError
 
-_COMMANDS = ("train", "eval", "verify", "data", "sandbox")
+_COMMANDS = ("train", "eval", "verify", "data", "sandbox", "view")
 _MODULES = {"eval": "evaluate"}
 _OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")
 _DESCRIPTION = (
-    "Train reasoning models on verified rewards, evaluate them, check data, and try verifiers and "
-    "the sandbox."
+    "Train reasoning models on verified rewards, evaluate them, look at runs, check data, and try "
+    "verifiers and the sandbox."
 )
 
 

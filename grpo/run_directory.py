@@ -136,7 +136,7 @@ def _read_line(line: str) -> dict[str, Any] | None:
 
 def _rollout_row(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:
     member = group.members[index]
-    rollout, verdict = member.rollout, member.verdict
+    rollout, verdict, prompt = member.rollout, member.verdict, group.problem.prompt
     return {
         "step": step,
         "problem_id": group.problem.id,
@@ -150,6 +150,7 @@ def _rollout_row(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:
         "report": verdict.report,
         "verify_s": round(verdict.seconds, 6),
         "finish_reason": rollout.finish_reason,
+        "prompt": prompt if isinstance(prompt, str) else [dict(message) for message in prompt],
         "text": rollout.text,
         "reference": _as_json(group.problem.reference),
         "prompt_ids": rollout.prompt_ids,

@@ -1,0 +1,1 @@
+"""A run's folder as a page in the browser."""
