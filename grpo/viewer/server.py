@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 from grpo.viewer.reading import Kind, RunReader
 from verifiers.errors import UserError
@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep the terminal free of a line for each request."""
 
 
-def _read(run: RunReader, what: str, kind: Kind | None, step: str | None) -> Any:
+def _read(run: RunReader, what: str, kind: str | None, step: str | None) -> Any:
     if kind is not None and step is not None:
-        return run.read_rollouts(kind, int(step))
+        return run.read_rollouts(cast("Kind", kind), int(step))  # the route lets no other pass
     return run.read_overview() if what == "overview" else run.read_metrics()
