@@ -31,8 +31,10 @@ class Fleet(Protocol):
         """Submissions without a verdict yet."""
         ...
 
-    def submit(self, key: Hashable, submission: Submission) -> None:
-        """Hand in a submission; may wait until there is room."""
+    def submit(
+        self, key: Hashable, submission: Submission, *, group: Hashable, group_size: int
+    ) -> None:
+        """Hand in a submission, one of its group; may wait until there is room."""
         ...
 
     def finished(self, timeout_s: float) -> list[tuple[Hashable, Verdict]]:
@@ -101,7 +103,12 @@ class Collector:
                 self._check_stop()
                 key = (rollout.problem_id, rollout.member)
                 rollouts[key] = rollout
-                self._fleet.submit(key, _make_submission(asked[rollout.problem_id], rollout))
+                self._fleet.submit(
+                    key,
+                    _make_submission(asked[rollout.problem_id], rollout),
+                    group=rollout.problem_id,
+                    group_size=group_size,
+                )
                 verdicts.update(self._fleet.finished(timeout_s=0.0))
         with self._timeline.phase("verification_tail"):
             while self._fleet.pending:

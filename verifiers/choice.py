@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from verifiers.errors import BadReference, UserError
+from verifiers.example import Example
 from verifiers.extraction import Policy, check_policy
-from verifiers.judge import Example
 from verifiers.maths.words import normalize_words
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import extract_reply, no_answer, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 
@@ -25,7 +25,7 @@ _LETTER = re.compile(
 _OTHER_LETTER = re.compile(r"(?<![A-Za-z\\])(?:\(([A-Z])\)|([A-Z])(?=[.):,]|$|\s*$))")
 
 
-class ChoiceVerifier:
+class ChoiceVerifier(Verifier):
     """Judges a letter (`B`, `(b)`, `B. text`), or the text of one of the row's options.
 
     Args:
@@ -39,9 +39,8 @@ class ChoiceVerifier:
         UserError: There is no such extraction policy, or too many letters.
     """
 
-    name: str = "choice"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "choice"
+    version = 1
 
     def __init__(
         self,
@@ -99,9 +98,6 @@ class ChoiceVerifier:
             extracted=found.text,
             seconds=time.perf_counter() - started,
         )
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def examples(self) -> Sequence[Example]:
         """A right and a wrong answer."""

@@ -21,9 +21,10 @@ from sandbox.suite import Suite
 from sandbox.suite_reader import read_suite
 from verifiers.code_block import last_code_block
 from verifiers.errors import BadReference, UserError
+from verifiers.example import Example
 from verifiers.extraction import find_final_reply
-from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
+from verifiers.protocol import Placement, Verifier
 from verifiers.verdict import Reason, Status, Verdict
 
 Scoring = Literal["all", "fraction"]
@@ -39,7 +40,7 @@ _INFRA_REASONS = {
 }
 
 
-class CodeVerifier:
+class CodeVerifier(Verifier):
     """Judges programs by hidden tests; one instance a machine, called from many threads.
 
     The reference is a list of tests, or an object with `tests` and what they have in common: see
@@ -56,7 +57,7 @@ class CodeVerifier:
 
     name = "code"
     version = 1
-    placement: Literal["worker", "node"] = "node"
+    placement: Placement = "node"
 
     def __init__(
         self,

@@ -10,16 +10,16 @@ from typing import Any, Literal, get_args
 
 from verifiers.composite_parts import Part, build_part, check_parts
 from verifiers.errors import BadReference, UserError
-from verifiers.judge import Example, HasExamples
+from verifiers.example import Example
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.verdict import Reason, Status, Verdict
 
 Mode = Literal["weighted_sum", "gated", "product", "first_applicable"]
 WEIGHTED: frozenset[Mode] = frozenset({"weighted_sum", "gated"})
 
 
-class CompositeVerifier:
+class CompositeVerifier(Verifier):
     """Judges by several verifiers, the parts.
 
     * `weighted_sum`: the mean of the parts' scores by their weights.
@@ -32,7 +32,7 @@ class CompositeVerifier:
     Status, reason and extracted answer are those of the main part; the other parts change only the
     score. A part that abstains is left out. A part that fails (it raised, its worker died, it
     cannot read its reference) leaves the whole completion not verified: half a verdict would be a
-    wrong reward.
+    wrong reward. With a part that judges whole groups, the composite does.
 
     Args:
         parts: Mappings with `verifier` and, where wanted, its `options`, a `name`, a `weight` (1)
@@ -44,9 +44,8 @@ class CompositeVerifier:
         UserError: A part is not a verifier of this kind, or the options contradict each other.
     """
 
-    name: str = "composite"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "composite"
+    version = 1
 
     def __init__(
         self,
@@ -62,6 +61,8 @@ class CompositeVerifier:
             for number, part in enumerate(check_parts(parts)):
                 self._parts.append(build_part(part, f"parts.{number}", weighted=mode in WEIGHTED))
             self._main = self._find_main(main)
+            if any(part.verifier.scope == "group" for part in self._parts):
+                self.scope = "group"
         except BaseException:
             self.close()
             raise
@@ -84,19 +85,13 @@ class CompositeVerifier:
 
     def verify(self, submission: Submission) -> Verdict:
         """Ask the parts about one completion."""
-        started = time.perf_counter()
-        verdicts = self._ask(submission)
-        verdict = self._combine(verdicts)
-        return replace(
-            verdict,
-            verifier=f"{self.name}@{self.version}",
-            seconds=time.perf_counter() - started,
-            components=_gather_components(verdicts),
-            report={
-                name: {"status": each.status.value, "reason": each.reason.value}
-                for name, each in verdicts.items()
-            },
-        )
+        return self._judge([submission])[0]
+
+    def verify_batch(self, submissions: Sequence[Submission]) -> list[Verdict]:
+        """Judge completions one by one, or as a group where a part wants it."""
+        if self.scope == "group":
+            return self._judge(submissions)
+        return super().verify_batch(submissions)
 
     def close(self) -> None:
         """Close every part."""
@@ -107,12 +102,10 @@ class CompositeVerifier:
         """The main part's, where it decides the status and all other parts can judge them too."""
         routed = self._mode == "first_applicable"
         closed = self._mode == "gated" and self._main is not self._parts[0]
-        bring = [part.verifier for part in self._parts if isinstance(part.verifier, HasExamples)]
-        if routed or closed or len(bring) < len(self._parts):
+        silent = not all(part.verifier.examples() for part in self._parts)
+        if routed or closed or silent:
             return []
-        main = self._main.verifier
-        assert isinstance(main, HasExamples)
-        examples = [self._adopt(example) for example in main.examples()]
+        examples = [self._adopt(example) for example in self._main.verifier.examples()]
         return [
             example
             for example in examples
@@ -140,22 +133,52 @@ class CompositeVerifier:
             )
         return self._parts[0] if main is None else by_name[main]
 
-    def _ask(self, submission: Submission) -> dict[str, Verdict]:
-        """Verdicts of the parts, in their order, as far as they were asked."""
-        verdicts: dict[str, Verdict] = {}
+    def _judge(self, submissions: Sequence[Submission]) -> list[Verdict]:
+        """Verdicts on one submission, or on all submissions of a group."""
+        started = time.perf_counter()
+        asked = self._ask(submissions)
+        seconds = (time.perf_counter() - started) / len(submissions)
+        return [
+            replace(
+                self._combine(verdicts),
+                verifier=self.label,
+                seconds=seconds,
+                components=_gather_components(verdicts),
+                report={
+                    name: {"status": each.status.value, "reason": each.reason.value}
+                    for name, each in verdicts.items()
+                },
+            )
+            for verdicts in asked
+        ]
+
+    def _ask(self, submissions: Sequence[Submission]) -> list[dict[str, Verdict]]:
+        """For each submission the parts' verdicts, in their order, as far as they were asked."""
+        problem = submissions[0].problem
+        asked: list[dict[str, Verdict]] = [{} for _ in submissions]
+        undecided = list(range(len(submissions)))
         for part in self._parts:
-            if self._mode == "first_applicable" and not part.applies(submission.problem):
+            if self._mode == "first_applicable" and not part.applies(problem):
                 continue
-            addressed = replace(submission, problem=part.address(submission.problem))
-            verdict = verdicts[part.name] = part.verifier.verify(addressed)
-            if _abstained(verdict):
-                continue
-            shut = self._mode == "gated" and verdict.status is not Status.CORRECT
-            if (shut and part is self._parts[0]) or self._mode == "first_applicable":
+            address = part.address(problem)
+            # A part that judges groups is shown all of the group, the decided members too.
+            places = range(len(submissions)) if part.verifier.scope == "group" else undecided
+            shown = [replace(submissions[place], problem=address) for place in places]
+            found = dict(zip(places, part.verifier.verify_batch(shown), strict=True))
+            for place in undecided:
+                asked[place][part.name] = found[place]
+            undecided = [place for place in undecided if not self._decides(part, found[place])]
+            if not undecided:
                 break
-            if not verdict.verified:
-                break
-        return verdicts
+        return asked
+
+    def _decides(self, part: Part, verdict: Verdict) -> bool:
+        """Whether no further part needs to be asked."""
+        if _abstained(verdict):
+            return False
+        shut = self._mode == "gated" and verdict.status is not Status.CORRECT
+        first_shuts = shut and part is self._parts[0]
+        return first_shuts or self._mode == "first_applicable" or not verdict.verified
 
     def _combine(self, verdicts: Mapping[str, Verdict]) -> Verdict:
         """The verdict of the part that decides, with the score of all."""

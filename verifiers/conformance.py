@@ -104,7 +104,7 @@ class _Suite:
         )
 
     def _returns_a_legal_value(self) -> Check:
-        self._verdicts = self._judge.judge_batch(self._ordinary)
+        self._verdicts = [self._judge.verify(submission) for submission in self._ordinary]
         faults = []
         for submission, verdict in zip(self._ordinary, self._verdicts, strict=True):
             if verdict.status is Status.ERROR and verdict.reason is not Reason.ABSTAINED:
@@ -118,7 +118,7 @@ class _Suite:
         faults = self._judge.self_check()
         marked = [item for item in self._known if item.right is not None]
         for item in marked:
-            verdict = self._judge.judge(item.submission)
+            verdict = self._judge.verify(item.submission)
             if (verdict.status is Status.CORRECT) is not item.right:
                 expected = "right" if item.right else "wrong"
                 faults.append(
@@ -147,7 +147,7 @@ class _Suite:
         faults, limited = [], []
         for name, submission in hostile_completions(self._problem):
             started = time.perf_counter()
-            verdict = self._judge.judge(submission)
+            verdict = self._judge.verify(submission)
             self._slowest = max(self._slowest, (time.perf_counter() - started, name))
             if verdict.reason in _RAISED:
                 faults.append(f"{name}: {_last_line(verdict)}")
@@ -167,9 +167,9 @@ class _Suite:
 
     def _repeats_itself(self) -> Check:
         """In the same order, then from several threads in the reverse order."""
-        again = self._judge.judge_batch(self._ordinary)
+        again = [self._judge.verify(submission) for submission in self._ordinary]
         with ThreadPoolExecutor(NUM_THREADS) as threads:
-            mixed = list(threads.map(self._judge.judge, reversed(self._ordinary)))[::-1]
+            mixed = list(threads.map(self._judge.verify, reversed(self._ordinary)))[::-1]
         faults = [
             f"{submission.completion!r}: {' or '.join(sorted(found))}"
             for submission, *verdicts in zip(

@@ -11,11 +11,11 @@ from typing import Any
 
 from verifiers.arithmetic import MAX_NUMBERS, Unreadable, evaluate, find_numbers, read_expression
 from verifiers.errors import BadReference
+from verifiers.example import Example
 from verifiers.extraction import Policy, check_policy
 from verifiers.json_text import NotJson, read_json
-from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import Ruling, extract_reply, no_answer, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 
@@ -29,7 +29,7 @@ class _Puzzle:
     target: int
 
 
-class CountdownVerifier:
+class CountdownVerifier(Verifier):
     """Judges an expression that makes a target from given numbers, as in Countdown or 24.
 
     The value is exact, and every given number is used at most once. `(1 + 2) * 3 = 9` is read as
@@ -46,9 +46,8 @@ class CountdownVerifier:
         UserError: There is no such extraction policy.
     """
 
-    name: str = "countdown"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "countdown"
+    version = 1
 
     def __init__(
         self,
@@ -91,9 +90,6 @@ class CountdownVerifier:
         except ValueError as error:
             return Ruling.bad_gold(str(error)).sign(label, started, found.text)
         return self._judge(puzzle, found.text).sign(label, started, found.text)
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def examples(self) -> Sequence[Example]:
         """A right and a wrong answer."""

@@ -6,16 +6,16 @@ import time
 from collections.abc import Sequence
 
 from verifiers.errors import BadReference
+from verifiers.example import Example
 from verifiers.extraction import Policy, check_policy
-from verifiers.judge import Example
 from verifiers.maths.words import normalize_words
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import extract_reply, no_answer, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 
 
-class ExactVerifier:
+class ExactVerifier(Verifier):
     """Compares the answer with a text, or with each of a list of accepted texts.
 
     What counts is equality, never containment.
@@ -30,9 +30,8 @@ class ExactVerifier:
         UserError: There is no such extraction policy.
     """
 
-    name: str = "exact"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "exact"
+    version = 1
 
     def __init__(
         self, *, extraction: Policy = "boxed", strict: bool = False, allow_truncated: bool = False
@@ -81,9 +80,6 @@ class ExactVerifier:
             extracted=found.text,
             seconds=time.perf_counter() - started,
         )
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def examples(self) -> Sequence[Example]:
         """A right and a wrong answer."""

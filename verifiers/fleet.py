@@ -1,118 +1,28 @@
-"""The Ray actors that reach verdicts: bounded work in flight, and no item lost with an actor."""
+"""The Ray actors that reach verdicts: bounded work in flight, and nothing lost with an actor."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from verifiers.judge import Judge
 from verifiers.problem import Submission
-from verifiers.registry import find_placement
+from verifiers.registry import find_placement, find_scope
+from verifiers.station import Station, Work
 from verifiers.verdict import Reason, Status, Verdict
 
-BATCH_SIZE = 16
 MAX_TRIES = 3
 MAX_FAILED_STARTS = 3
 CLOSE_LIMIT_S = 10.0
 LOST_CALL_LIMIT_S = 5.0
-ACTOR_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "CUDA_VISIBLE_DEVICES": "",
-}
 
 
 class FleetError(RuntimeError):
     """The fleet cannot reach verdicts at all, or reaches wrong ones on known answers."""
-
-
-@dataclass(slots=True)
-class _Item:
-    key: Hashable
-    submission: Submission
-    tries: int = 0
-
-
-class _JudgeActor:
-    """A judge in an actor's process."""
-
-    def __init__(self, specs: Mapping[str, Mapping[str, Any]], directory: str) -> None:
-        if Path(directory).is_dir():  # plug-in paths are relative to where the command runs
-            os.chdir(directory)
-        self._judge = Judge(specs)
-
-    def judge(self, submissions: list[Submission]) -> list[Verdict]:
-        return self._judge.judge_batch(submissions)
-
-    def self_check(self) -> list[str]:
-        return self._judge.self_check()
-
-    def close(self) -> None:
-        self._judge.close()
-
-
-@dataclass(slots=True)
-class _Station:
-    """One actor, with the work that waits for it and the calls that it has yet to answer."""
-
-    specs: Mapping[str, Mapping[str, Any]]
-    num_threads: int
-    node_id: str | None = None
-    handle: Any = None
-    check: Any = None
-    failed_starts: int = 0
-    outbox: deque[_Item] = field(default_factory=deque)
-    in_flight: dict[ray.ObjectRef, list[_Item]] = field(default_factory=dict)
-    load: int = 0
-
-    @property
-    def batch_size(self) -> int:
-        """Items in a call: several where they are taken in turn, one where threads share them."""
-        return BATCH_SIZE if self.num_threads == 1 else 1
-
-    def start(self) -> None:
-        """Create the actor, without waiting for it."""
-        options: dict[str, Any] = {
-            "num_cpus": 0,
-            "max_concurrency": self.num_threads,
-            "runtime_env": {"env_vars": ACTOR_ENVIRONMENT},
-        }
-        if self.node_id is not None:
-            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
-                self.node_id, soft=False
-            )
-        actor_class = ray.remote(**options)(_JudgeActor)
-        self.handle = actor_class.remote(self.specs, str(Path.cwd()))
-        self.check = self.handle.self_check.remote()
-
-    def has_started(self) -> bool:
-        """Whether the present actor ever answered."""
-        answered, _ = ray.wait([self.check], timeout=0)
-        try:
-            return bool(answered) and ray.get(self.check) is not None
-        except RayError:
-            return False
-
-    def send(self) -> None:
-        """Send full batches at once, and the remainder when the actor has nothing else to do."""
-        while self.outbox and (len(self.outbox) >= self.batch_size or not self.in_flight):
-            batch = [self.outbox.popleft()]
-            # An item whose call died goes alone, so that it takes no others with it again.
-            while self.outbox and len(batch) < self.batch_size:
-                if batch[0].tries or self.outbox[0].tries:
-                    break
-                batch.append(self.outbox.popleft())
-            call = self.handle.judge.remote([item.submission for item in batch])
-            self.in_flight[call] = batch
 
 
 class VerifierFleet:
@@ -120,14 +30,15 @@ class VerifierFleet:
 
     `num_workers` worker actors each hold every verifier that runs in a worker; each verifier that
     owns machine-wide resources (`placement = "node"`, such as `code`) has one actor on every node.
-    Submissions to one problem go to one worker, whose memory of answers they share. When an actor
-    dies, it is replaced and its items are tried again; after three tries an item gets `ERROR` with
-    reason `worker_died`, never a score.
+    Submissions to one problem go to one worker, whose memory of answers they share; for a verifier
+    that judges whole groups they are held back until the group is whole, and go as one piece. When
+    an actor dies, it is replaced and its work is tried again; after three tries its submissions get
+    `ERROR` with reason `worker_died`, never a score.
 
     Args:
         specs: Options of each verifier, by its name.
         num_workers: Worker actors.
-        max_in_flight: Submissions without a verdict; `submit` waits at this number.
+        max_in_flight: Submissions sent out that have no verdict; `submit` waits at this number.
         node_threads: Submissions that the actor of a node judges at the same time.
 
     Raises:
@@ -158,23 +69,26 @@ class VerifierFleet:
         in_workers = {n: dict(o) for n, o in specs.items() if placements[n] == "worker"}
         self._node_specs = {n: dict(o) for n, o in specs.items() if placements[n] == "node"}
         self._node_threads = node_threads
-        self._workers = [_Station(in_workers, 1) for _ in range(num_workers if in_workers else 0)]
-        self._nodes: dict[str, list[_Station]] = {}
-        self._home: dict[str, tuple[_Station, int]] = {}
+        self._judge_groups = {n for n, o in in_workers.items() if find_scope(n, o) == "group"}
+        self._incomplete: dict[Hashable, list[tuple[Hashable, Submission]]] = {}
+        self._workers = [Station(in_workers, 1) for _ in range(num_workers if in_workers else 0)]
+        self._nodes: dict[str, list[Station]] = {}
+        self._home: dict[str, tuple[Station, int]] = {}
         self._finished: deque[tuple[Hashable, Verdict]] = deque()
         self._unanswered = 0
 
     @property
     def pending(self) -> int:
         """Submissions whose verdict `finished` has not handed out yet."""
-        return self._unanswered + len(self._finished)
+        held_back = sum(map(len, self._incomplete.values()))
+        return held_back + self._unanswered + len(self._finished)
 
     def start(self) -> None:
         """Create the actors without waiting for them."""
         node_ids = _alive_nodes()
         for name, options in self._node_specs.items():
             self._nodes[name] = [
-                _Station({name: options}, self._node_threads, node_id) for node_id in node_ids
+                Station({name: options}, self._node_threads, node_id) for node_id in node_ids
             ]
         for station in self._stations():
             station.start()
@@ -187,18 +101,39 @@ class VerifierFleet:
         """
         give_up = time.monotonic() + timeout_s
         for station in self._stations():
-            self._await_check(station, give_up)
+            _await_check(station, give_up)
 
-    def submit(self, key: Hashable, submission: Submission) -> None:
+    def submit(
+        self,
+        key: Hashable,
+        submission: Submission,
+        *,
+        group: Hashable = None,
+        group_size: int = 1,
+    ) -> None:
         """Hand in one submission; waits while `max_in_flight` others have no verdict.
+
+        Args:
+            key: Comes back with the verdict.
+            submission: What to judge.
+            group: Names the group that it belongs to, for a verifier that judges whole groups.
+            group_size: Members of that group; its verdicts come when as many are handed in.
 
         Raises:
             FleetError: Actors die again and again before they can work.
         """
+        members = [(key, submission)]
+        if submission.problem.verifier in self._judge_groups and group_size > 1:
+            members = self._incomplete.setdefault(group, [])
+            members.append((key, submission))
+            if len(members) < group_size:
+                return
+            del self._incomplete[group]
         while self._unanswered >= self._max_in_flight:
             self._pump(timeout_s=1.0)
-        self._unanswered += 1
-        self._assign(_Item(key, submission))
+        keys, submissions = zip(*members, strict=True)
+        self._unanswered += len(members)
+        self._assign(Work(keys, submissions))
 
     def finished(self, timeout_s: float) -> list[tuple[Hashable, Verdict]]:
         """The verdicts reached since the last call, in the order they were reached.
@@ -227,33 +162,34 @@ class VerifierFleet:
             station.handle = None
             station.in_flight.clear()
             station.outbox.clear()
+        self._incomplete.clear()
         self._finished.clear()
         self._unanswered = 0
 
-    def _stations(self) -> list[_Station]:
+    def _stations(self) -> list[Station]:
         return [*self._workers, *(s for stations in self._nodes.values() for s in stations)]
 
-    def _assign(self, item: _Item) -> None:
-        problem = item.submission.problem
+    def _assign(self, work: Work) -> None:
+        problem = work.problem
         if problem.verifier in self._node_specs:
             station = min(self._nodes[problem.verifier], key=lambda s: s.load)
         else:
             home, waiting = self._home.get(problem.id, (None, 0))
             station = home or min(self._workers, key=lambda s: s.load)
             self._home[problem.id] = station, waiting + 1
-        station.load += 1
-        station.outbox.append(item)
+        station.load += len(work.submissions)
+        station.outbox.append(work)
         station.send()
 
-    def _answer(self, station: _Station, item: _Item, verdict: Verdict) -> None:
-        self._release(station, item)
-        self._unanswered -= 1
-        self._finished.append((item.key, verdict))
+    def _answer(self, station: Station, work: Work, verdicts: list[Verdict]) -> None:
+        self._release(station, work)
+        self._unanswered -= len(work.submissions)
+        self._finished.extend(zip(work.keys, verdicts, strict=True))
 
-    def _release(self, station: _Station, item: _Item) -> None:
-        """Forget that this station works on the item, and the problem's home with its last one."""
-        station.load -= 1
-        problem = item.submission.problem
+    def _release(self, station: Station, work: Work) -> None:
+        """Forget that this station has the work, and the problem's home with its last piece."""
+        station.load -= len(work.submissions)
+        problem = work.problem
         if problem.id in self._home and problem.verifier not in self._node_specs:
             home, waiting = self._home[problem.id]
             if waiting == 1:
@@ -273,21 +209,23 @@ class VerifierFleet:
         for station in self._stations():
             station.send()
 
-    def _receive(self, station: _Station, call: ray.ObjectRef) -> None:
+    def _receive(self, station: Station, call: ray.ObjectRef) -> None:
         if call not in station.in_flight:  # dealt with when its actor's death was noticed
             return
         try:
-            verdicts = ray.get(call)
+            answers = ray.get(call)
         except RayTaskError as error:
-            raised = _not_verified(Reason.VERIFIER_RAISED, str(error))
-            verdicts = [raised] * len(station.in_flight[call])
+            answers = [
+                _not_verified(work, Reason.VERIFIER_RAISED, str(error))
+                for work in station.in_flight[call]
+            ]
         except RayError as error:
             self._replace(station, error)
             return
-        for item, verdict in zip(station.in_flight.pop(call), verdicts, strict=True):
-            self._answer(station, item, verdict)
+        for work, verdicts in zip(station.in_flight.pop(call), answers, strict=True):
+            self._answer(station, work, verdicts)
 
-    def _replace(self, station: _Station, error: RayError) -> None:
+    def _replace(self, station: Station, error: RayError) -> None:
         """Start a dead actor anew and try again what it had not answered."""
         if station.has_started():
             station.failed_starts = 0
@@ -297,20 +235,17 @@ class VerifierFleet:
                 raise FleetError(f"a verifier actor cannot start: {error}") from error
         lost = self._collect_lost(station)
         # Calls run in the order they were sent: only the foremost can have caused the death.
-        for item in (item for batch in lost[: station.num_threads] for item in batch):
-            item.tries += 1
+        for work in (work for batch in lost[: station.num_threads] for work in batch):
+            work.tries += 1
         again = []
-        for item in (item for batch in lost for item in batch):
-            if item.tries < MAX_TRIES:
-                again.append(item)
-            else:
-                detail = (
-                    f"{item.tries} verifier actors died with this submission, the last: {error}"
-                )
-                self._answer(station, item, _not_verified(Reason.WORKER_DIED, detail))
-        ray.kill(
-            station.handle
-        )  # one that is merely out of reach must not come back beside its successor
+        for work in (work for batch in lost for work in batch):
+            if work.tries < MAX_TRIES:
+                again.append(work)
+                continue
+            detail = f"{work.tries} verifier actors died with this submission, the last: {error}"
+            self._answer(station, work, _not_verified(work, Reason.WORKER_DIED, detail))
+        # One that is merely out of reach must not come back beside its successor.
+        ray.kill(station.handle)
         if station.node_id is not None and station.node_id not in _alive_nodes():
             self._move_away(station, [*again, *station.outbox])
             return
@@ -318,49 +253,50 @@ class VerifierFleet:
         station.start()
         station.send()
 
-    def _collect_lost(self, station: _Station) -> list[list[_Item]]:
+    def _collect_lost(self, station: Station) -> list[list[Work]]:
         """Take in the answers that did come; the batches without one, oldest first."""
         lost = []
         for call, batch in list(station.in_flight.items()):
             del station.in_flight[call]
             try:
-                verdicts = ray.get(call, timeout=LOST_CALL_LIMIT_S)
+                answers = ray.get(call, timeout=LOST_CALL_LIMIT_S)
             except RayError:
                 lost.append(batch)
                 continue
-            for item, verdict in zip(batch, verdicts, strict=True):
-                self._answer(station, item, verdict)
+            for work, verdicts in zip(batch, answers, strict=True):
+                self._answer(station, work, verdicts)
         return lost
 
-    def _move_away(self, station: _Station, items: list[_Item]) -> None:
-        """Give the items of a node that is gone to the other nodes."""
+    def _move_away(self, station: Station, pieces: list[Work]) -> None:
+        """Give the work of a node that is gone to the other nodes."""
         for name in station.specs:
             self._nodes[name].remove(station)
             if not self._nodes[name]:
                 raise FleetError(f"no node is left for the verifier {name!r}")
-        for item in items:
-            self._release(station, item)
-            self._assign(item)
+        for work in pieces:
+            self._release(station, work)
+            self._assign(work)
 
-    def _await_check(self, station: _Station, give_up: float) -> None:
-        assert station.check is not None
-        try:
-            faults = ray.get(station.check, timeout=max(0.0, give_up - time.monotonic()))
-        except GetTimeoutError as error:
-            raise FleetError(
-                f"verifiers {', '.join(station.specs)} were not ready in time"
-            ) from error
-        except RayError as error:
-            raise FleetError(
-                f"verifiers {', '.join(station.specs)} cannot start: {error}"
-            ) from error
-        if faults:
-            raise FleetError("the verifiers' self-check failed: " + "; ".join(faults))
+
+def _await_check(station: Station, give_up: float) -> None:
+    assert station.check is not None
+    names = ", ".join(station.specs)
+    try:
+        faults = ray.get(station.check, timeout=max(0.0, give_up - time.monotonic()))
+    except GetTimeoutError as error:
+        raise FleetError(f"verifiers {names} were not ready in time") from error
+    except RayError as error:
+        raise FleetError(f"verifiers {names} cannot start: {error}") from error
+    if faults:
+        raise FleetError("the verifiers' self-check failed: " + "; ".join(faults))
 
 
 def _alive_nodes() -> list[str]:
     return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
 
 
-def _not_verified(reason: Reason, detail: str) -> Verdict:
-    return Verdict(status=Status.ERROR, score=None, reason=reason, verifier="fleet", detail=detail)
+def _not_verified(work: Work, reason: Reason, detail: str) -> list[Verdict]:
+    verdict = Verdict(
+        status=Status.ERROR, score=None, reason=reason, verifier="fleet", detail=detail
+    )
+    return [verdict] * len(work.submissions)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 from verifiers.errors import UserError
+from verifiers.example import Example
 from verifiers.extraction import (
     PLACEHOLDERS,
     TAG_CLOSE,
@@ -15,16 +16,15 @@ from verifiers.extraction import (
     THINK_OPEN,
     scan_boxes,
 )
-from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import Ruling, no_answer
 from verifiers.verdict import Reason, Status, Verdict
 
 AnswerForm = Literal["tag", "box", "text"]
 
 
-class FormatVerifier:
+class FormatVerifier(Verifier):
     r"""Judges whether a completion has its prescribed form, whatever it says.
 
     The whole completion must be one `<think>` block with something in it, then one answer, then
@@ -43,9 +43,8 @@ class FormatVerifier:
         UserError: There is no such form of answer, or the options contradict each other.
     """
 
-    name: str = "format"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "format"
+    version = 1
 
     def __init__(
         self,
@@ -89,9 +88,6 @@ class FormatVerifier:
             components=components,
         )
         return ruling.sign(label, started)
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def examples(self) -> Sequence[Example]:
         """A completion of the right form, and the same with something after it."""

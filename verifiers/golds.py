@@ -75,7 +75,7 @@ def check_gold(problem: Problem, judge: Judge, options: Mapping[str, Any]) -> Go
 def _try_out(problem: Problem, judge: Judge, extraction: Any) -> tuple[Fault | None, str]:
     def verdict_on(answer: str) -> Verdict:
         completion = write_reply(answer, extraction)
-        return judge.judge(Submission(problem=problem, completion=completion))
+        return judge.verify(Submission(problem=problem, completion=completion))
 
     answers = read_answers(problem)
     for answer in answers:

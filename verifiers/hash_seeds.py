@@ -56,11 +56,11 @@ def main() -> None:
     if isinstance(verifier, FunctionVerifier):
         # Directly: the verifier's own worker would have a hash seed of its own.
         lines = [
-            repr(call_function(verifier.name, verifier.select_arguments(s))) for s in submissions
+            repr(call_function(verifier.name, verifier.select_arguments([s]))) for s in submissions
         ]
     else:
         judge = Judge({spec: options})
-        lines = [repr(replace(judge.judge(s), seconds=0.0)) for s in submissions]
+        lines = [repr(replace(judge.verify(s), seconds=0.0)) for s in submissions]
         judge.close()
     verifier.close()
     with answers:

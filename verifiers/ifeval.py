@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verifiers.errors import BadReference
+from verifiers.example import Example
 from verifiers.extraction import find_final_reply
 from verifiers.instructions import INSTRUCTIONS
 from verifiers.json_text import NotJson, read_json
-from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import Ruling, no_answer
 from verifiers.verdict import Reason, Status, Verdict
 
 
-class IfevalVerifier:
+class IfevalVerifier(Verifier):
     """Judges whether a reply follows instructions, named as in the IFEval data set.
 
     The reply is what follows the last reasoning block, as it stands. It is right when it follows
@@ -29,9 +29,8 @@ class IfevalVerifier:
         allow_truncated: Judge a completion that was cut off at the length limit.
     """
 
-    name: str = "ifeval"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "ifeval"
+    version = 1
 
     def __init__(
         self,
@@ -73,9 +72,6 @@ class IfevalVerifier:
         except ValueError as error:
             return Ruling.bad_gold(str(error)).sign(label, started)
         return self._judge(instructions, reply).sign(label, started)
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def examples(self) -> Sequence[Example]:
         """A reply that follows its instruction, and one that does not."""

@@ -18,11 +18,11 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
 
 from verifiers.errors import BadReference, UserError
+from verifiers.example import Example
 from verifiers.extraction import Policy, check_policy
 from verifiers.json_text import NotJson, TooDeep, find_json, read_json
-from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import Ruling, extract_reply, no_answer, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 from verifiers.workers import WorkerPool, WorkerSettings
@@ -33,7 +33,7 @@ MAX_DETAIL_CHARS = 300
 RECURSION_LIMIT = 4000
 
 
-class JsonSchemaVerifier:
+class JsonSchemaVerifier(Verifier):
     """Judges a JSON answer by a JSON schema (drafts 3 to 2020-12).
 
     The JSON is the one fenced block of what `extraction` finds, or all of it. Repeated keys, NaN
@@ -53,9 +53,8 @@ class JsonSchemaVerifier:
         UserError: The schema is none, or there is no such extraction policy.
     """
 
-    name: str = "json_schema"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "json_schema"
+    version = 1
 
     def __init__(
         self,

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
 from verifiers.registry import build_verifier
 from verifiers.verdict import Reason, Status, Verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """A submission whose verdict is known: part of the self-check at start-up."""
-
-    submission: Submission
-    status: Status
-
-    @classmethod
-    def of(cls, verifier: str, reference: Any, completion: str, status: Status) -> Example:
-        """An example that needs no more than a reference and a completion."""
-        problem = Problem(
-            id=f"self-check {verifier}",
-            prompt="",
-            verifier=verifier,
-            reference=reference,
-            source="self-check",
-        )
-        return cls(submission=Submission(problem=problem, completion=completion), status=status)
-
-
-@runtime_checkable
-class HasExamples(Protocol):
-    """A verifier that brings answers known to be right and wrong."""
-
-    def examples(self) -> Sequence[Example]:
-        """Examples that must get their status through any path a real submission takes."""
-        ...
 
 
 class Judge:
@@ -67,32 +38,53 @@ class Judge:
         """
         self._verifiers[problem.verifier].prepare(problem)
 
-    def judge(self, submission: Submission) -> Verdict:
+    def verify(self, submission: Submission) -> Verdict:
         """The verdict of the problem's verifier; `ERROR` with the traceback when that raises."""
         started = time.perf_counter()
         name = submission.problem.verifier
         try:
             return self._verifiers[name].verify(submission)
         except Exception:  # noqa: BLE001 - whatever went wrong, the completion is not what was judged
-            return Verdict(
-                status=Status.ERROR,
-                score=None,
-                reason=Reason.VERIFIER_RAISED,
-                verifier=name,
-                seconds=time.perf_counter() - started,
-                detail=traceback.format_exc(),
-            )
+            return _raised(name, started)
 
-    def judge_batch(self, submissions: Sequence[Submission]) -> list[Verdict]:
-        """Verdicts in the order of the submissions."""
-        return [self.judge(submission) for submission in submissions]
+    async def averify(self, submission: Submission) -> Verdict:
+        """As `verify`, while the event loop goes on."""
+        return await asyncio.to_thread(self.verify, submission)
+
+    def wants_group(self, verifier: str) -> bool:
+        """Whether a verifier judges all completions of a problem together."""
+        found = self._verifiers.get(verifier)
+        return found is not None and found.scope == "group"
+
+    def verify_group(self, submissions: Sequence[Submission]) -> list[Verdict]:
+        """Verdicts on completions of one problem, on all of them where its verifier wants that."""
+        if not submissions:
+            return []
+        name = submissions[0].problem.verifier
+        if not self.wants_group(name):
+            return [self.verify(submission) for submission in submissions]
+        started = time.perf_counter()
+        try:
+            verdicts = self._verifiers[name].verify_batch(submissions)
+            _check_count(verdicts, submissions)
+            return verdicts
+        except Exception:  # noqa: BLE001 - as in `verify`
+            return [_raised(name, started)] * len(submissions)
+
+    def verify_batch(self, submissions: Sequence[Submission]) -> list[Verdict]:
+        """Verdicts in the order of the submissions; those of one problem are one group."""
+        verdicts: dict[int, Verdict] = {}
+        for places in group_places(submissions):
+            group = self.verify_group([submissions[place] for place in places])
+            verdicts.update(zip(places, group, strict=True))
+        return [verdicts[place] for place in range(len(submissions))]
 
     def self_check(self) -> list[str]:
         """Judge every verifier's known answers; a sentence for each wrong verdict."""
         faults = []
         for name, verifier in self._verifiers.items():
-            for example in verifier.examples() if isinstance(verifier, HasExamples) else ():
-                verdict = self.judge(example.submission)
+            for example in verifier.examples():
+                verdict = self.verify(example.submission)
                 if verdict.status != example.status:
                     faults.append(
                         f"{name} judged {example.submission.completion!r} against "
@@ -106,3 +98,29 @@ class Judge:
         """Close every verifier."""
         for verifier in self._verifiers.values():
             verifier.close()
+
+
+def group_places(submissions: Sequence[Submission]) -> list[list[int]]:
+    """Places of the submissions to each problem, problems in the order of their first one."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, submission in enumerate(submissions):
+        problem = submission.problem
+        groups.setdefault((problem.verifier, problem.id), []).append(place)
+    return list(groups.values())
+
+
+def _check_count(verdicts: Sequence[Verdict], submissions: Sequence[Submission]) -> None:
+    if len(verdicts) != len(submissions):
+        raise ValueError(f"{len(verdicts)} verdicts on {len(submissions)} completions")
+
+
+def _raised(verifier: str, started: float) -> Verdict:
+    """The verdict while an exception is handled."""
+    return Verdict(
+        status=Status.ERROR,
+        score=None,
+        reason=Reason.VERIFIER_RAISED,
+        verifier=verifier,
+        seconds=time.perf_counter() - started,
+        detail=traceback.format_exc(),
+    )

@@ -10,10 +10,10 @@ from typing import Literal, get_args
 from tokenizers import Tokenizer
 
 from verifiers.errors import UserError
+from verifiers.example import Example
 from verifiers.extraction import find_final_reply
-from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import Ruling, no_answer
 from verifiers.verdict import Reason, Status, Verdict
 
@@ -21,7 +21,7 @@ Unit = Literal["words", "characters", "tokens"]
 Scope = Literal["completion", "reply"]
 
 
-class LengthVerifier:
+class LengthVerifier(Verifier):
     """Judges how long a completion is: 1 inside a band, down to 0 at `slope` beyond its ends.
 
     The score never leaves 0 to 1, however long the text is. It reads no reference, and is made to
@@ -41,9 +41,8 @@ class LengthVerifier:
         UserError: There is no band, or a value that an option cannot have.
     """
 
-    name: str = "length"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "length"
+    version = 1
 
     def __init__(
         self,
@@ -89,9 +88,6 @@ class LengthVerifier:
             components={"length": float(length)},
         )
         return ruling.sign(label, started)
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def examples(self) -> Sequence[Example]:
         """A text in the band and one outside of it; none for tokens, which no text is sure of."""

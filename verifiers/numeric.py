@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from verifiers.errors import BadReference, UserError
+from verifiers.example import Example
 from verifiers.extraction import Policy, check_policy
-from verifiers.judge import Example
 from verifiers.maths.answers import Quantity, Relation
 from verifiers.maths.equality import float_value
 from verifiers.maths.exact import TooCostly, evaluate
@@ -18,14 +18,14 @@ from verifiers.maths.reader import read_answer
 from verifiers.maths.scalars import unit_scale
 from verifiers.maths.units import Unit
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import extract_reply, no_answer, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 
 MAX_ANSWER_CHARS = 1000
 
 
-class NumericVerifier:
+class NumericVerifier(Verifier):
     """Judges a number, with or without a unit, by its distance to the reference.
 
     The answer is right within `abs_tol`, or within `rel_tol` times the reference. Units that both
@@ -42,9 +42,8 @@ class NumericVerifier:
         UserError: A tolerance is negative, or there is no such extraction policy.
     """
 
-    name: str = "numeric"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "numeric"
+    version = 1
 
     def __init__(
         self,
@@ -95,9 +94,6 @@ class NumericVerifier:
             extracted=found.text[:MAX_ANSWER_CHARS],
             seconds=time.perf_counter() - started,
         )
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def examples(self) -> Sequence[Example]:
         """A right and a wrong answer."""

@@ -7,66 +7,36 @@ import functools
 import inspect
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from verifiers.arguments import ALL, Parameters
 from verifiers.callables import load_function
-from verifiers.errors import BadReference, UserError
+from verifiers.errors import BadReference
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
+from verifiers.replies import Ruling
 from verifiers.verdict import Reason, Status, Verdict
-from verifiers.workers import Failure, Outcome, WorkerPool, WorkerSettings
-
-SUBMISSION_NAMES = ("completion", "prompt", "answer", "reference", "problem_id", "truncated")
+from verifiers.workers import Outcome, WorkerPool, WorkerSettings
 
 
-@dataclass(frozen=True, slots=True)
-class _Signature:
-    """Which values a function wants."""
-
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
-    takes_rest: bool
-
-    @classmethod
-    def of(cls, function: Callable[..., Any], spec: str) -> _Signature:
-        required, optional, takes_rest = [], [], False
-        for name, parameter in inspect.signature(function).parameters.items():
-            if parameter.kind is parameter.VAR_KEYWORD:
-                takes_rest = True
-            elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-                raise UserError(
-                    f"verifier {spec} takes {name!r} by position; values are passed by name, so "
-                    "write it as an "
-                    "ordinary parameter"
-                )
-            elif parameter.default is parameter.empty:
-                required.append(name)
-            else:
-                optional.append(name)
-        return cls(tuple(required), tuple(optional), takes_rest)
-
-    def select(self, values: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
-        known = {**columns, **values}
-        wanted = (*self.required, *self.optional, *(columns if self.takes_rest else ()))
-        return {name: known[name] for name in wanted if name in known}
-
-
-class FunctionVerifier:
+class FunctionVerifier(Verifier):
     """Judges with `def check(completion, answer, **columns) -> float | bool | None | Verdict`.
 
-    Sync or async.
+    Sync or async. With `completions` in place of `completion` the function judges all completions
+    of a problem together, and returns a list with a value for each.
 
-    Parameters are matched by name to `completion`, `prompt`, `answer` (or `reference`),
-    `problem_id`, `truncated`, then to the data set's columns. True or a score of at least
-    `threshold` is right; None means that the function abstains; an exception means not verified,
-    never a reward of 0.
+    Parameters are matched by name to `completion` (or `completions`), `prompt`, `answer` (or
+    `reference`), `problem_id`, `truncated`, then to the data set's columns. True or a score of at
+    least `threshold` is right; None means that the function abstains; an exception means not
+    verified, never a reward of 0.
 
     Args:
         spec: `path/to/file.py:function` or `package.module:function`.
         threshold: Score from which an answer counts as right.
-        cpu_limit_s: CPU seconds for one call; beyond it the completion gets `LIMIT`.
+        cpu_limit_s: CPU seconds for one call; beyond it the completion gets `LIMIT`, or each
+            completion of the group.
         wall_limit_s: Wall seconds for one call; beyond it the submission is not verified.
         memory_mb: Address space of the process that runs the function.
         concurrency: Calls that run at the same time in one verifier worker.
@@ -76,8 +46,7 @@ class FunctionVerifier:
         UserError: The function cannot be imported or called by name.
     """
 
-    version: int = 1
-    placement: Placement = "worker"
+    version = 1
 
     def __init__(
         self,
@@ -92,7 +61,8 @@ class FunctionVerifier:
     ) -> None:
         self.name = spec
         self._threshold = threshold
-        self._signature = _Signature.of(load_function(spec), spec)
+        self._parameters = Parameters.of(load_function(spec), spec)
+        self.scope = self._parameters.scope
         settings = WorkerSettings(
             target="verifiers.plugin:call_function",
             setup="verifiers.callables:load_function",
@@ -110,80 +80,70 @@ class FunctionVerifier:
         Raises:
             BadReference: One is missing.
         """
-        missing = [
-            name
-            for name in self._signature.required
-            if name not in SUBMISSION_NAMES and name not in problem.columns
-        ]
-        if missing:
+        if missing := self._parameters.find_missing(problem):
             columns = ", ".join(problem.columns) or "none"
             raise BadReference(
                 f"{problem.source}: verifier {self.name} needs {', '.join(map(repr, missing))}, "
-                "which this row does "
-                f"not have; its columns are {columns}, and every function may also ask for "
-                f"{', '.join(SUBMISSION_NAMES)}. Rename the parameter, or give it a default"
+                f"which this row does not have; its columns are {columns}, and every function "
+                f"may also ask for {', '.join(self._parameters.supplied)}. Rename the parameter, "
+                "or give it a default"
             )
 
     def verify(self, submission: Submission) -> Verdict:
-        """Call the function in a worker process."""
-        started = time.perf_counter()
-        verdict = self._judge(self._pool.run(self.name, self.select_arguments(submission)))
-        return replace(verdict, seconds=time.perf_counter() - started)
+        """Call the function in a worker process, for this completion alone."""
+        return self._call([submission])[0]
 
-    def select_arguments(self, submission: Submission) -> dict[str, Any]:
-        """The function's arguments for a submission, by name."""
-        problem = submission.problem
-        values = {
-            "completion": submission.completion,
-            "prompt": problem.prompt,
-            "answer": problem.reference,
-            "reference": problem.reference,
-            "problem_id": problem.id,
-            "truncated": submission.truncated,
-        }
-        return self._signature.select(values, problem.columns)
+    def verify_batch(self, submissions: Sequence[Submission]) -> list[Verdict]:
+        """Judge completions one by one, or, where the function wants the group, all in one call."""
+        if self.scope == "group":
+            return self._call(submissions)
+        return super().verify_batch(submissions)
+
+    def select_arguments(self, submissions: Sequence[Submission]) -> dict[str, Any]:
+        """The function's arguments for a call, by name."""
+        return self._parameters.select(submissions)
 
     def close(self) -> None:
         """End the worker processes."""
         self._pool.close()
 
-    def _judge(self, outcome: Outcome) -> Verdict:
-        match outcome.failure:
-            case None:
-                return self._grade(outcome.value)
-            case Failure.DEADLINE | Failure.MEMORY:
-                reason = Reason(outcome.failure.value)
-                return self._verdict(Status.LIMIT, reason, 0.0, detail=outcome.detail)
-            case Failure.RAISED:
-                reason = Reason.VERIFIER_RAISED
-            case Failure.STALLED:
-                reason = Reason.STALLED
-            case Failure.DIED:
-                reason = Reason.WORKER_DIED
-        return self._verdict(Status.ERROR, reason, None, detail=outcome.detail)
+    def _call(self, submissions: Sequence[Submission]) -> list[Verdict]:
+        started = time.perf_counter()
+        outcome = self._pool.run(self.name, self.select_arguments(submissions))
+        seconds = time.perf_counter() - started
+        verdicts = self._judge(outcome, len(submissions))
+        return [replace(verdict, seconds=seconds / len(verdicts)) for verdict in verdicts]
+
+    def _judge(self, outcome: Outcome, num_completions: int) -> list[Verdict]:
+        if outcome.failure is not None:
+            return [self._sign(Ruling.failed(outcome))] * num_completions
+        if self.scope == "submission":
+            return [self._grade(outcome.value)]
+        values = outcome.value
+        if not isinstance(values, list) or len(values) != num_completions:
+            found = f"{len(values)} values" if isinstance(values, list) else repr(values)
+            detail = f"returned {found} for {num_completions} completions; return a list of as many"
+            return [self._sign(_illegal(detail))] * num_completions
+        return [self._grade(value) for value in values]
 
     def _grade(self, value: object) -> Verdict:
         if isinstance(value, Verdict):
             return value
         if value is None:
-            return self._verdict(Status.ERROR, Reason.ABSTAINED, None)
+            return self._sign(Ruling(status=Status.ERROR, reason=Reason.ABSTAINED))
         if not isinstance(value, float) or not math.isfinite(value):
             detail = f"returned {value!r}; return a finite number, a bool, None or a Verdict"
-            return self._verdict(Status.ERROR, Reason.VERIFIER_RAISED, None, detail=detail)
+            return self._sign(_illegal(detail))
         if value >= self._threshold:
-            return self._verdict(Status.CORRECT, Reason.ACCEPTED, value)
-        return self._verdict(Status.INCORRECT, Reason.REJECTED, value)
+            return self._sign(Ruling(status=Status.CORRECT, reason=Reason.ACCEPTED, score=value))
+        return self._sign(Ruling(status=Status.INCORRECT, reason=Reason.REJECTED, score=value))
 
-    def _verdict(
-        self, status: Status, reason: Reason, score: float | None, *, detail: str | None = None
-    ) -> Verdict:
-        return Verdict(
-            status=status,
-            reason=reason,
-            score=score,
-            verifier=f"{self.name}@{self.version}",
-            detail=detail,
-        )
+    def _sign(self, ruling: Ruling) -> Verdict:
+        return ruling.sign(self.label, time.perf_counter())
+
+
+def _illegal(detail: str) -> Ruling:
+    return Ruling(status=Status.ERROR, reason=Reason.VERIFIER_RAISED, detail=detail)
 
 
 @functools.cache
@@ -199,6 +159,13 @@ def call_function(spec: str, arguments: Mapping[str, Any]) -> Any:
     value = _loaded(spec)(**arguments)
     if inspect.isawaitable(value):
         value = asyncio.run(_finish(value))
+    listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    if ALL in arguments and listed:
+        return [_to_plain(item) for item in value]
+    return _to_plain(value)
+
+
+def _to_plain(value: Any) -> Any:
     if value is None or isinstance(value, Verdict | str | bytes):
         return value
     try:

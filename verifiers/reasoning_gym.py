@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from verifiers.errors import BadReference, UserError
+from verifiers.example import Example
 from verifiers.extraction import Policy, check_policy
 from verifiers.formula_text import is_formula
 from verifiers.json_text import NotJson, read_json
-from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import Ruling, extract_reply, no_answer, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 from verifiers.workers import MACHINE_FAILURES, Outcome, WorkerPool, WorkerPoolError, WorkerSettings
@@ -27,7 +27,7 @@ MAX_ANSWER_CHARS = 20_000
 _EVALUATION = re.compile(r"\b(?:eval|exec|parse_expr|sympify|parse_latex|S)\s*\(")
 
 
-class ReasoningGymVerifier:
+class ReasoningGymVerifier(Verifier):
     """Judges with `score_answer` of the Reasoning Gym data set that a row came from.
 
     A row is an entry of such a data set: its `answer` is the reference, its `metadata` a column
@@ -50,9 +50,8 @@ class ReasoningGymVerifier:
         UserError: Reasoning Gym is not installed, or there is no such extraction policy.
     """
 
-    name: str = "reasoning_gym"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "reasoning_gym"
+    version = 1
 
     def __init__(
         self,

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 
 from verifiers.errors import BadReference, UserError
+from verifiers.example import Example
 from verifiers.extraction import Policy, check_policy
-from verifiers.judge import Example
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import Ruling, extract_reply, no_answer, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 from verifiers.workers import WorkerPool, WorkerSettings
@@ -18,7 +18,7 @@ from verifiers.workers import WorkerPool, WorkerSettings
 MAX_ANSWER_CHARS = 100_000
 
 
-class RegexVerifier:
+class RegexVerifier(Verifier):
     r"""Judges an answer by a Python regular expression, which must match it from end to end.
 
     The pattern is yours and is trusted; the text is the model's, and a pattern such as `(a+)+b`
@@ -38,9 +38,8 @@ class RegexVerifier:
         UserError: The pattern is none, or there is no such extraction policy.
     """
 
-    name: str = "regex"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "regex"
+    version = 1
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from verifiers.errors import UserError
 from verifiers.plugin import FunctionVerifier
-from verifiers.protocol import Placement, Verifier
+from verifiers.protocol import Placement, Scope, Verifier
 
 # Imported only when named: `code` needs Docker's client, the others need nothing heavy.
 BUILT_IN: Mapping[str, str] = {
@@ -33,7 +33,10 @@ BUILT_IN: Mapping[str, str] = {
 ENTRY_POINT_GROUP = "verigrad.verifiers"
 # Other annotations (choices, lists) are for the verifier itself to check.
 PLAIN_KINDS = frozenset({bool, int, float, str, NoneType})
-VERIFIER_ATTRIBUTES = ("version", "placement", "prepare", "verify", "close")
+VERIFIER_ATTRIBUTES = (
+    *("version", "placement", "scope", "label", "prepare", "verify"),
+    *("verify_batch", "averify", "examples", "close"),
+)
 
 
 def build_verifier(spec: str, options: Mapping[str, Any]) -> Verifier:
@@ -63,6 +66,17 @@ def find_placement(spec: str) -> Placement:
     """
     found = _find(spec)
     return FunctionVerifier.placement if isinstance(found, str) else found.placement
+
+
+def find_scope(spec: str, options: Mapping[str, Any]) -> Scope:
+    """Whether a verifier with these options judges submissions or whole groups.
+
+    Raises:
+        UserError: As `build_verifier`.
+    """
+    verifier = build_verifier(spec, options)
+    verifier.close()
+    return verifier.scope
 
 
 def _find(spec: str) -> Any:
@@ -118,7 +132,8 @@ def _load_installed(point: EntryPoint) -> Any:
     if missing or not isinstance(loaded, type):
         raise UserError(
             f"{_describe(point)} is no verifier: it is neither a function nor a class with "
-            f"{', '.join(VERIFIER_ATTRIBUTES)}"
+            f"{', '.join(VERIFIER_ATTRIBUTES)} (derive it from verifiers.protocol.Verifier, which "
+            "has what most verifiers need of them)"
         )
     return loaded
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grpo.commands.audit import Audit
@@ -118,7 +118,7 @@ def _run_pair(judge: Judge, args: argparse.Namespace) -> int:
         id="0", prompt="", verifier=args.verifier, reference=args.gold, source="--gold"
     )
     judge.prepare(problem)
-    verdict = judge.judge(Submission(problem=problem, completion=args.answer))
+    verdict = judge.verify(Submission(problem=problem, completion=args.answer))
     _print_verdict("0", verdict, as_json=args.json)
     return 0 if verdict.status is Status.CORRECT else 1
 
@@ -126,18 +126,10 @@ def _run_pair(judge: Judge, args: argparse.Namespace) -> int:
 def _run_file(judge: Judge, args: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     audit = Audit(args.audit, args.seed) if args.audit else None
-    for source, row in read_rows(args.file):
-        problem = make_problem(row, args.gold_column, args.verifier, source)
-        completion = get_column(row, args.completion_column, source)
-        if not isinstance(completion, str):
-            raise UserError(f"{source}: column {args.completion_column!r} is not text")
-        _prepare(judge, problem)
-        truncated = row.get("truncated") is True
-        submission = Submission(problem=problem, completion=completion, truncated=truncated)
-        verdict = judge.judge(submission)
+    for submission, verdict in _judge_rows(judge, args):
         counts[f"{verdict.status} ({verdict.reason})"] += 1
         if audit is None:
-            _print_verdict(problem.id, verdict, as_json=args.json)
+            _print_verdict(submission.problem.id, verdict, as_json=args.json)
         else:
             audit.add(submission, verdict)
     if audit is not None:
@@ -149,13 +141,36 @@ def _run_file(judge: Judge, args: argparse.Namespace) -> int:
     return 0
 
 
+def _judge_rows(judge: Judge, args: argparse.Namespace) -> Iterator[tuple[Submission, Verdict]]:
+    """Row by row; where the verifier judges whole groups, when all rows are read."""
+    submissions = (_read_submission(judge, args, *row) for row in read_rows(args.file))
+    if judge.wants_group(args.verifier):
+        whole = list(submissions)
+        yield from zip(whole, judge.verify_batch(whole), strict=True)
+        return
+    for submission in submissions:
+        yield submission, judge.verify(submission)
+
+
+def _read_submission(
+    judge: Judge, args: argparse.Namespace, source: str, row: Mapping[str, Any]
+) -> Submission:
+    problem = make_problem(row, args.gold_column, args.verifier, source)
+    completion = get_column(row, args.completion_column, source)
+    if not isinstance(completion, str):
+        raise UserError(f"{source}: column {args.completion_column!r} is not text")
+    _prepare(judge, problem)
+    truncated = row.get("truncated") is True
+    return Submission(problem=problem, completion=completion, truncated=truncated)
+
+
 def _run_cases(judge: Judge, args: argparse.Namespace) -> int:
     table: dict[str, Counter[str]] = defaultdict(Counter)
     policy: Counter[str] = Counter()
     for source, row in read_rows(args.cases):
         problem = make_problem(row, "gold", args.verifier, source)
         expected = get_column(row, "expected", source)
-        verdict = judge.judge(
+        verdict = judge.verify(
             Submission(problem=problem, completion=str(get_column(row, "prediction", source)))
         )
         outcome = _outcome(expected is True, verdict)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from verifiers.errors import BadReference
-from verifiers.judge import HasExamples, Judge
+from verifiers.judge import Judge
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
 from verifiers.registry import build_verifier
@@ -131,7 +131,6 @@ def test_it_works_from_several_threads(subject):
 def test_its_examples_get_their_status(name):
     options, _ = SUBJECTS[name]
     verifier = build_verifier(name, options)
-    assert isinstance(verifier, HasExamples)
     assert {e.status for e in verifier.examples()} >= {Status.CORRECT, Status.INCORRECT}
     verifier.close()
     built = Judge({name: options})
@@ -162,7 +161,7 @@ def test_a_verifier_that_raises_is_an_error_never_a_score(monkeypatch):
     built = Judge({"exact": {}})
     monkeypatch.setattr(built._verifiers["exact"], "verify", lambda _: 1 / 0)
     problem = Problem(id="p", prompt="", verifier="exact", reference="1", source="rows:1")
-    verdict = built.judge(Submission(problem=problem, completion="1"))
+    verdict = built.verify(Submission(problem=problem, completion="1"))
     assert (verdict.status, verdict.score) == (Status.ERROR, None)
     assert "ZeroDivisionError" in (verdict.detail or "")
     built.close()

@@ -25,6 +25,13 @@ def deadly(completion):
 def slow(completion):
     time.sleep(0.2)
     return True
+def longest(completions):
+    # right is the longest of the group, and only where all eight are there
+    if "die" in completions and not os.path.exists(completions[0]):
+        open(completions[0], "w").close()
+        os.kill(int(open("/proc/%d/stat" % os.getppid()).read().split()[3]), 9)
+    most = max(map(len, completions))
+    return [len(text) == most if len(completions) == 8 else None for text in completions]
 """
 ROUND_LIMIT_S = 120
 
@@ -201,6 +208,40 @@ def test_an_item_that_kills_its_actor_takes_no_other_with_it(make_fleet, checks)
         Reason.WORKER_DIED,
     )
     assert {v.status for v in verdicts.values()} == {Status.CORRECT}
+
+
+def test_a_group_comes_whole_to_a_verifier_that_wants_it(make_fleet, checks):
+    name = f"{checks}:longest"
+    fleet = make_fleet(name, num_workers=2, max_in_flight=16)
+    fleet.wait_ready()
+    results = []
+    for member in range(8):  # groups grow side by side, beyond what may be in flight
+        for group in range(20):
+            text = "x" * (9 if member == group % 8 else member + 1)
+            fleet.submit(
+                (group, member),
+                submission(name, text, problem=f"p{group}"),
+                group=group,
+                group_size=8,
+            )
+            results.extend(fleet.finished(timeout_s=0.0))
+        assert member == 7 or (not results and fleet.pending == 20 * (member + 1))
+    results.extend(drain(fleet))
+    verdicts = dict(results)
+    assert len(results) == len(verdicts) == 160
+    assert all(v.score == float(m == g % 8) for (g, m), v in verdicts.items())
+
+
+def test_a_group_whose_actor_dies_is_judged_whole_by_the_next(make_fleet, checks, tmp_path):
+    name = f"{checks}:longest"
+    fleet = make_fleet(name)
+    fleet.wait_ready()
+    killed = tmp_path / "killed"
+    for member, text in enumerate([str(killed), "die", "", "", "", "", "", ""]):
+        fleet.submit(member, submission(name, text), group="g", group_size=8)
+    verdicts = dict(drain(fleet))
+    assert killed.exists()
+    assert [verdicts[member].score for member in range(8)] == [1.0] + [0.0] * 7
 
 
 def test_a_verifier_that_fails_its_self_check_stops_the_start(make_fleet):

@@ -13,7 +13,6 @@ from verifiers.adapters.foreign import (
     write_completion,
     write_messages,
 )
-from verifiers.asynchronous import averify
 from verifiers.judge import Judge
 from verifiers.problem import Problem, Submission
 
@@ -89,7 +88,7 @@ def as_rubric_function(
             columns=dict(info or {}),
         )
         submission = Submission(problem=problem, completion=read_completion(completion))
-        verdict = await averify(judge, submission)
+        verdict = await judge.averify(submission)
         state["verigrad"] = {
             "status": str(verdict.status),
             "reason": str(verdict.reason),

@@ -72,6 +72,9 @@ def as_trl_reward(
 ) -> Callable[..., list[float | None]]:
     """A verifier as a reward function for `GRPOTrainer(reward_funcs=...)`.
 
+    Completions of one prompt are one group for a verifier that judges whole groups; of a group that
+    is spread over several processes each of them sees its share.
+
     A submission that could not be verified gets None, which TRL leaves out of the group's
     statistics. Statuses and reasons go to `log_extra`, the share of unverified to `log_metric`.
 
@@ -94,7 +97,7 @@ def as_trl_reward(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
         problems = _read_problems(spec, prompts, columns, gold_column)
-        verdicts = judge.judge_batch(
+        verdicts = judge.verify_batch(
             [
                 Submission(problem=problem, completion=read_completion(completion))
                 for problem, completion in zip(problems, completions, strict=True)
@@ -118,17 +121,24 @@ def _read_problems(
             f"{', '.join(data) or 'none'}. Name the right one as gold_column"
         )
     golds = data.pop(gold_column)
-    return [
-        Problem(
-            id=f"{gold_column}[{row}]",
-            prompt=read_prompt(prompt),
-            verifier=spec,
-            reference=golds[row],
-            source=f"{gold_column}[{row}]",
-            columns={name: values[row] for name, values in data.items()},
+    problems: list[Problem] = []
+    first: dict[str, str] = {}
+    for row, prompt in enumerate(prompts):
+        place = f"{gold_column}[{row}]"
+        columns = {name: values[row] for name, values in data.items()}
+        # Completions of equal rows are one group, named after the first of them.
+        identity = first.setdefault(repr((prompt, golds[row], columns)), place)
+        problems.append(
+            Problem(
+                id=identity,
+                prompt=read_prompt(prompt),
+                verifier=spec,
+                reference=golds[row],
+                source=place,
+                columns=columns,
+            )
         )
-        for row, prompt in enumerate(prompts)
-    ]
+    return problems
 
 
 def _log(verdicts: Sequence[Verdict], columns: Mapping[str, Any]) -> None:

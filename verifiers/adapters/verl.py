@@ -72,7 +72,7 @@ def as_verl_compute_score(
         **_: Any,
     ) -> dict[str, Any]:
         submission = _submission(spec, data_source, solution_str, ground_truth, extra_info)
-        return _write_score(judge.judge(submission))
+        return _write_score(judge.verify(submission))
 
     compute_score.close = judge.close  # pyright: ignore[reportFunctionMemberAccess]
     return compute_score
@@ -81,8 +81,12 @@ def as_verl_compute_score(
 def as_verl_batch_scores(
     spec: str, options: Mapping[str, Any] | None = None
 ) -> Callable[..., list[dict[str, Any]]]:
-    """As `as_verl_compute_score`, for verl's batch reward manager."""
-    score_one = as_verl_compute_score(spec, options)
+    """As `as_verl_compute_score`, for verl's batch reward manager.
+
+    Rows with one data source and one `index` in their `extra_info` are one group for a verifier
+    that judges whole groups.
+    """
+    judge = Judge({spec: dict(options or {})})
 
     def compute_scores(
         data_sources: Sequence[str],
@@ -92,17 +96,24 @@ def as_verl_batch_scores(
         **_: Any,
     ) -> list[dict[str, Any]]:
         rows = zip(data_sources, solution_strs, ground_truths, extra_infos, strict=True)
-        return [score_one(*row) for row in rows]
+        submissions = [_submission(spec, *row, row=number) for number, row in enumerate(rows)]
+        return [_write_score(verdict) for verdict in judge.verify_batch(submissions)]
 
-    compute_scores.close = score_one.close  # pyright: ignore[reportFunctionMemberAccess]
+    compute_scores.close = judge.close  # pyright: ignore[reportFunctionMemberAccess]
     return compute_scores
 
 
 def _submission(
-    spec: str, data_source: str, completion: str, gold: Any, extra: Mapping[str, Any] | None
+    spec: str,
+    data_source: str,
+    completion: str,
+    gold: Any,
+    extra: Mapping[str, Any] | None,
+    *,
+    row: int = 0,
 ) -> Submission:
     columns = {"data_source": data_source, **(extra or {})}
-    identity = str(columns.get("index", ""))
+    identity = str(columns.get("index", f"row {row}"))
     problem = Problem(
         id=f"{data_source}/{identity}",
         prompt="",

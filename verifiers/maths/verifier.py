@@ -15,8 +15,8 @@ from typing import Any
 
 from verifiers.choice import choose
 from verifiers.errors import BadReference
+from verifiers.example import Example
 from verifiers.extraction import Found, find_answer
-from verifiers.judge import Example
 from verifiers.maths.answers import Answer, Choice, Collection, Quantity, Words
 from verifiers.maths.cleanup import clean
 from verifiers.maths.compare import Finding, compare
@@ -28,7 +28,7 @@ from verifiers.maths.options import MathOptions
 from verifiers.maths.reader import read_answer
 from verifiers.maths.words import normalize_words
 from verifiers.problem import Problem, Submission
-from verifiers.protocol import Placement
+from verifiers.protocol import Verifier
 from verifiers.replies import extract_reply, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 from verifiers.workers import (
@@ -70,7 +70,7 @@ class _Ruling:
     detail: str | None = None
 
 
-class MathVerifier:
+class MathVerifier(Verifier):
     r"""Judges the answer in a completion against a reference such as `\frac{3}{4}`, `(1.
 
     2]` or `\text{Monday}`.
@@ -88,9 +88,8 @@ class MathVerifier:
     """
 
     OPTIONS = MathOptions
-    name: str = "math"
-    version: int = 1
-    placement: Placement = "worker"
+    name = "math"
+    version = 1
 
     def __init__(self, **options: Any) -> None:
         self._options = MathOptions(**options)

@@ -60,7 +60,7 @@ class FakeFleet:
     def pending(self):
         return len(self.waiting) + len(self.ready)
 
-    def submit(self, key, submission):
+    def submit(self, key, submission, *, group, group_size):
         self.waiting.append((key, VERDICTS[submission.completion]))
 
     def finished(self, timeout_s):

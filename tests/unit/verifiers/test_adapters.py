@@ -224,6 +224,35 @@ def test_as_verl_batch_scores(closing):
     assert [score["score"] for score in scores] == [1.0, 0.0]
 
 
+@pytest.fixture
+def share(tmp_path):
+    """A function that judges a group: the share of its completions that say the same."""
+    path = tmp_path / "groups.py"
+    path.write_text(
+        "def share(completions, answer):\n"
+        "    return [completions.count(text) / len(completions) for text in completions]\n"
+    )
+    return f"{path}:share"
+
+
+def test_completions_of_one_prompt_are_a_group_in_trl(closing, share):
+    reward = closing(as_trl_reward(share))
+    rewards = reward(
+        prompts=["p", "p", "q", "q"], completions=["a", "a", "a", "b"], solution=["1"] * 4
+    )
+    assert rewards == [1.0, 1.0, 0.5, 0.5]
+
+
+def test_completions_of_one_index_are_a_group_in_verl(closing, share):
+    scores = closing(as_verl_batch_scores(share))(
+        data_sources=["s"] * 4,
+        solution_strs=["a", "a", "b", "a"],
+        ground_truths=["1"] * 4,
+        extra_infos=[{"index": 0}, {"index": 1}, {"index": 1}, None],
+    )
+    assert [score["score"] for score in scores] == [1.0, 0.5, 0.5, 1.0]
+
+
 def test_as_rubric_function_says_in_the_state_what_was_found(closing):
     reward = closing(as_rubric_function("math"))
     assert inspect.iscoroutinefunction(reward)

@@ -8,20 +8,20 @@ import time
 
 import pytest
 
-from verifiers.asynchronous import averify, averify_batch
+from verifiers.asynchronous import averify_batch
 from verifiers.judge import Judge
 from verifiers.problem import Problem, Submission
+from verifiers.protocol import Verifier
 from verifiers.verdict import Reason, Status, Verdict
 
 LIMIT_S = 10.0
 
 
-class SlowVerifier:
+class SlowVerifier(Verifier):
     """Says which thread judged what; waits for a signal where a completion asks for it."""
 
     name = "slow"
     version = 1
-    placement = "worker"
 
     def __init__(self):
         self.seen = []
@@ -84,9 +84,9 @@ def test_a_group_is_judged_in_turn(judge, slow):
 
 def test_the_event_loop_goes_on_meanwhile(judge, slow):
     async def work():
-        waiting = asyncio.create_task(averify(judge, submission("a", "wait")))
+        waiting = asyncio.create_task(judge.averify(submission("a", "wait")))
         await until(lambda: slow.seen)
-        quick = await averify(judge, submission("b", "quick"))
+        quick = await judge.averify(submission("b", "quick"))
         assert not waiting.done()
         slow.release.set()
         return quick, await waiting
@@ -106,7 +106,7 @@ def test_a_cancelled_batch_starts_nothing_more(judge, slow):
             await task
         assert time.monotonic() - started < LIMIT_S / 2
         slow.release.set()
-        return await averify(judge, submission("c", "after"))
+        return await judge.averify(submission("c", "after"))
 
     assert asyncio.run(work()).extracted == "after"
     assert [completion for completion, _ in slow.seen] == ["wait", "after"]

@@ -43,7 +43,9 @@ def test_mathematical_verdicts_on_a_busy_machine():
         problem = Problem(
             id="0", prompt="", verifier="math", reference=row["gold"], source=PAIRS.name
         )
-        verdict = judge.judge(Submission(problem=problem, completion=f"\\boxed{{{row['answer']}}}"))
+        verdict = judge.verify(
+            Submission(problem=problem, completion=f"\\boxed{{{row['answer']}}}")
+        )
         if (verdict.status is Status.CORRECT) != row["right"]:
             wrong.append((row, verdict))
     judge.close()

@@ -7,6 +7,7 @@ import pytest
 from verifiers.composite import CompositeVerifier
 from verifiers.errors import BadReference
 from verifiers.judge import Judge
+from verifiers.problem import Problem, Submission
 from verifiers.registry import build_verifier
 from verifiers.verdict import Reason, Status
 
@@ -24,6 +25,9 @@ def pick(completion, answer):
     if "crash" in completion:
         raise RuntimeError("boom")
     return 0.5 if "half" in completion else 1.0
+
+def fresh(completions):
+    return [float(completions.count(text) == 1) for text in completions]
 """
 
 
@@ -167,3 +171,27 @@ def test_known_answers_are_checked_where_the_main_part_alone_decides(options, co
     assert isinstance(verifier, CompositeVerifier)
     assert len(verifier.examples()) == count
     verifier.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "scores"),
+    [
+        ("weighted_sum", [0.5, 0.5, 1.0, 0.5]),
+        ("gated", [0.5, 0.5, 1.0, 0.0]),
+        ("product", [0.0, 0.0, 1.0, 0.0]),
+    ],
+)
+def test_a_part_that_judges_groups_sees_all_members(tmp_path, mode, scores):
+    path = tmp_path / "checks.py"
+    path.write_text(CHECKS)
+    parts = [{"verifier": "math"}, {"verifier": f"{path}:fresh", "name": "fresh"}]
+    judge = Judge({"composite": {"parts": parts, "mode": mode}})
+    assert judge.wants_group("composite")
+    problem = Problem(id="p", prompt="", verifier="composite", reference="4", source="rows:1")
+    completions = ["\\boxed{4}", "\\boxed{4}", "\\boxed{4.0}", "\\boxed{5}"]
+    verdicts = judge.verify_batch(
+        [Submission(problem=problem, completion=text) for text in completions]
+    )
+    assert [verdict.score for verdict in verdicts] == scores
+    assert [verdict.components.get("fresh") for verdict in verdicts[:3]] == [0.0, 0.0, 1.0]
+    judge.close()

@@ -150,12 +150,12 @@ def test_a_property_named_like_a_reference_is_none(judge_once):
 
 
 def test_json_text_is_read_once_whatever_it_holds():
-    started = time.perf_counter()
+    started = time.process_time()
     for text in ('"' + '\\"' * 200_000, "[]" * 200_000, "```json " + "a" * 200_000 + "`"):
         assert find_json(text) == text
         with pytest.raises(NotJson):
             read_json(text)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
     with pytest.raises(TooDeep):
         read_json('{"a":' * (MAX_DEPTH + 1))
     assert read_json(json.dumps("[" * 1000)) == "[" * 1000

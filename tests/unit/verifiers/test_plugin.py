@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from verifiers.errors import BadReference, UserError
+from verifiers.judge import Judge
+from verifiers.problem import Problem, Submission
 from verifiers.registry import build_verifier
 from verifiers.verdict import Reason, Status
 
@@ -37,6 +39,14 @@ def eats(completion): return len(bytearray(10**12))
 def dies(completion): os._exit(1)
 def needs_unit(completion, unit): return True
 def by_position(completion, /): return True
+def rarest(completions, answer, truncated, bonus):
+    assert truncated == [False] * len(completions)
+    return [bonus + (completions.count(text) == 1) for text in completions]
+async def group_none(completions): return [None for _ in completions]
+def too_few(completions): return [1.0]
+def no_list(completions): return 1.0
+def group_raises(completions): return completions[99]
+def both(completion, completions): return True
 def talks(completion):
     print("hello")
     return True
@@ -79,6 +89,53 @@ def test_what_a_function_returns_becomes_a_verdict(
     assert (verdict.status, verdict.score, verdict.reason) == (status, score, reason), verdict
 
 
+@pytest.fixture
+def judge_group(checks):
+    """Verdicts of a function on all completions of a problem."""
+    judges = []
+
+    def judge(name, *completions):
+        spec = f"{checks}:{name}"
+        judges.append(Judge({spec: {}}))
+        problem = Problem(
+            id="p",
+            prompt="",
+            verifier=spec,
+            reference="3",
+            source="rows:1",
+            columns={"bonus": 0.5},
+        )
+        return judges[-1].verify_batch(
+            [Submission(problem=problem, completion=text) for text in completions]
+        )
+
+    yield judge
+    for judge in judges:
+        judge.close()
+
+
+def test_a_function_of_completions_sees_the_whole_group(judge_group):
+    verdicts = judge_group("rarest", "a", "b", "a")
+    assert [verdict.score for verdict in verdicts] == [0.5, 1.5, 0.5]
+    assert [verdict.status.value for verdict in verdicts] == ["incorrect", "correct", "incorrect"]
+    assert [verdict.score for verdict in judge_group("rarest", "a")] == [1.5]
+    assert {verdict.reason for verdict in judge_group("group_none", "a", "b")} == {Reason.ABSTAINED}
+
+
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        ("too_few", "returned 1 values for 3 completions"),
+        ("no_list", "returned 1.0 for 3 completions"),
+        ("group_raises", "IndexError"),
+    ],
+)
+def test_a_group_without_a_value_for_each_member_is_not_verified(judge_group, name, detail):
+    verdicts = judge_group(name, "a", "b", "c")
+    assert [verdict.score for verdict in verdicts] == [None] * 3
+    assert all(detail in (verdict.detail or "") for verdict in verdicts)
+
+
 def test_an_exception_keeps_its_traceback(judge_with, checks):
     verdict = judge_with(f"{checks}:raises", "3", "x")
     assert "missing thing" in verdict.detail
@@ -106,6 +163,7 @@ def test_a_missing_column_is_named_with_the_columns_there_are(judge_with, checks
         ("{path}:nothing", r"no function 'nothing'; it defines .*close_enough"),
         ("{path}:not_a_function", "no function"),
         ("{path}:by_position", "by position"),
+        ("{path}:both", "'completion' and for 'completions'"),
         ("nowhere.py:check", "does not exist"),
         ("no_such_package.module:check", "importing the module"),
         (":check", "not of the form"),

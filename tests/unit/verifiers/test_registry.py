@@ -71,12 +71,12 @@ def test_a_wrong_name_or_option_says_what_to_do(spec, options, message):
 def install(monkeypatch, folder, **entry_points):
     """A package in `folder` whose entry points these are."""
     (folder / "house_checks.py").write_text(
-        "class Ours:\n"
-        "    name, version, placement = 'ours', 1, 'worker'\n"
+        "from verifiers.protocol import Verifier\n"
+        "class Ours(Verifier):\n"
+        "    name, version = 'ours', 1\n"
         "    def __init__(self, *, level=1): self.level = level\n"
         "    def prepare(self, problem): ...\n"
         "    def verify(self, submission): ...\n"
-        "    def close(self): ...\n"
         "def check(completion, answer): return completion == answer\n"
         "class Nothing: ...\n"
     )

@@ -64,6 +64,16 @@ def test_a_file_gets_a_verdict_a_line(verigrad, tmp_path, capsys):
     assert "rows.jsonl:5" in output.err
 
 
+def test_rows_with_one_id_are_a_group(verigrad, tmp_path, capsys):
+    checks = tmp_path / "checks.py"
+    checks.write_text("def alone(completions): return [len(completions) == 1] * len(completions)\n")
+    rows = [{"id": i, "answer": "", "completion": ""} for i in ("a", "b", "a")]
+    path = write_rows(tmp_path / "rows.jsonl", rows)
+    assert verigrad(path, "--verifier", f"{checks}:alone", "--json") == 0
+    verdicts = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    assert [(v["id"], v["reward"]) for v in verdicts] == [("a", 0.0), ("b", 1.0), ("a", 0.0)]
+
+
 def test_standard_input_and_other_columns(verigrad, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO('{"gold": "5", "text": "<answer>5</answer>"}\n'))
     arguments = ("-", "--gold-column", "gold", "--completion-column", "text")
