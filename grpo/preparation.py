@@ -98,6 +98,11 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
             f"left out   {name}: {len(complaints)} problems whose reference cannot be read, the "
             f"first: {complaints[0]}"
         )
+    if config.sandbox.backend != "docker" and "code" in prepared.inputs.verifier_options:
+        lines.append(
+            f"UNSAFE     model-written code runs under sandbox.backend={config.sandbox.backend}, "
+            f"which hostile programs can break out of"
+        )
     lengths = [len(ids) for ids in prepared.prompts.values()]
     lines.append(
         f"prompts    {min(lengths)} to {max(lengths)} tokens, of "

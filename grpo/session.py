@@ -12,7 +12,7 @@ from grpo.checkpointer import RunCheckpointer
 from grpo.cluster import start_ray, stop_ray
 from grpo.config import RunConfig
 from grpo.console import Console
-from grpo.environment import describe_environment
+from grpo.environment import describe_environment, describe_sandbox
 from grpo.errors import RunFailed
 from grpo.evaluation.scores import EvaluationResult
 from grpo.inputs import Inputs, load_inputs
@@ -199,7 +199,9 @@ def _running(
 def _make_directory(config: RunConfig) -> RunDirectory:
     directory = RunDirectory.create(config.output_dir, config.run_name)
     directory.write_config(config)
-    directory.write_json("environment.json", describe_environment())
+    directory.write_json(
+        "environment.json", describe_environment() | {"sandbox": describe_sandbox(config.sandbox)}
+    )
     return directory
 
 

@@ -10,7 +10,10 @@ from functools import cache
 from importlib import resources
 
 # In the order in which they import one another.
-MODULES = ("wire", "values", "processes", "candidate", "zygote", "watch", "supervisor")
+MODULES = (
+    "wire", "values", "kernel", "processes", "meter", "isolation", "namespaces", "candidate",
+    "zygote", "watch", "supervisor",
+)  # fmt: skip
 
 BOOTSTRAP = """\
 import json, os, struct, sys, types

@@ -90,6 +90,8 @@ def _over_limit(facts: Facts, limits: Limits) -> Found | None:
     ended, code = facts["ended"], facts["code"]
     if ended in ("output", "report"):
         return ExecStatus.OLE, f"more than {limits.stdout_kb} kB of output"
+    if ended == "processes":
+        return ExecStatus.RE, f"more than {limits.processes} processes"
     if facts["oom_kills"] or (facts["no_memory"] and code != 0):
         return ExecStatus.MLE, f"more than {limits.memory_mb} MB of memory"
     if ended == "wall":

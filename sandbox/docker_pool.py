@@ -7,6 +7,7 @@ import threading
 from contextlib import closing
 
 from sandbox.canary import CanaryReport, require, run_canaries
+from sandbox.containers import start_container
 from sandbox.engine import ENGINE_ERRORS, Engine
 from sandbox.errors import Cause, SandboxUnavailable, WorkerLost
 from sandbox.image import missing_image
@@ -20,7 +21,7 @@ REAP_EVERY_S = 60.0
 logger = logging.getLogger(__name__)
 
 
-def open_pool(options: SandboxOptions) -> SandboxPool:
+def open_docker_pool(options: SandboxOptions) -> SandboxPool:
     """Check the engine, clear away what dead runs left, prove the limits, start the containers.
 
     Raises:
@@ -44,7 +45,9 @@ def open_pool(options: SandboxOptions) -> SandboxPool:
         reaper.join()
         engine.close()
 
-    return SandboxPool(lambda: Worker.start(engine, options, create_lock), options, on_close=close)
+    return SandboxPool(
+        lambda: start_container(engine, options, create_lock), options, on_close=close
+    )
 
 
 def check_engine(engine: Engine, options: SandboxOptions) -> None:
@@ -85,7 +88,7 @@ def start_worker(engine: Engine, options: SandboxOptions) -> Worker:
         SandboxUnavailable: It does not start, or does not answer.
     """
     try:
-        return Worker.start(engine, options, threading.Lock())
+        return start_container(engine, options)
     except WorkerLost as error:
         raise SandboxUnavailable(
             Cause.START_FAILED,

@@ -19,6 +19,7 @@ from sandbox.errors import Cause, SandboxUnavailable
 ENGINE_TIMEOUT_S = 60
 BUILD_TIMEOUT_S = 1200
 REMOVE_TRIES = 200
+KILL_EVENT_WAIT_S = 0.3
 _CONFLICT = 409
 
 
@@ -32,6 +33,7 @@ class ContainerSpec:
         environment: All of its environment.
         labels: How it is found again.
         host_config: Limits and isolation, in the names of `docker.types.HostConfig`.
+        user: Whose its main process is, `uid:gid`.
     """
 
     image: str
@@ -39,6 +41,7 @@ class ContainerSpec:
     environment: Mapping[str, str]
     labels: Mapping[str, str]
     host_config: Mapping[str, Any]
+    user: str = "0:0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +149,7 @@ class Engine:
             command=list(spec.command),
             environment=dict(spec.environment),
             labels=dict(spec.labels),
-            user="0:0",
+            user=spec.user,
             working_dir="/",
             stdin_open=True,
             network_disabled=True,
@@ -183,6 +186,24 @@ class Engine:
             # Removed by us, or being removed by the engine itself: see whether it is gone.
             time.sleep(0.02)
         raise docker.errors.DockerException(f"container {container_id} cannot be removed")
+
+    def was_killed(self, container_id: str) -> bool:
+        """Whether somebody has asked this engine, within the last minute, to kill a container."""
+        now = time.time()
+        # Fractions of seconds, which the engine takes and the SDK's types do not know. The event
+        # follows the death that it caused by some milliseconds.
+        since: Any = f"{now - 60:.6f}"
+        until: Any = f"{now + KILL_EVENT_WAIT_S:.6f}"
+        events = self._api.events(
+            since=since,
+            until=until,
+            filters={"container": container_id, "event": "kill"},
+            decode=True,
+        )
+        try:
+            return any(True for _ in events)
+        finally:
+            events.close()
 
     def list_labelled(self, label: str) -> tuple[ListedContainer, ...]:
         """Every container, in any state, that carries the label."""

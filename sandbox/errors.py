@@ -39,8 +39,9 @@ class WorkerLost(SandboxError):
     """A container stopped answering in the middle of a job, or answered something else.
 
     Attributes:
-        kind: `died` (its stream ended), `late` (no answer in time), `protocol` (an answer that
-            does not fit) or `engine` (it could not be started).
+        kind: `died` (it ended by itself), `killed` (somebody had the engine end it), `engine` (it
+            could not be started, or went with the engine), `late` (no answer in time) or `protocol`
+            (an answer that does not fit).
     """
 
     def __init__(self, kind: str, message: str) -> None:

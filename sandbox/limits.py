@@ -56,6 +56,7 @@ class Limits:
             "stdout_bytes": self.stdout_kb * 1024,
             "stderr_bytes": self.stderr_kb * 1024,
             "report_bytes": self.stdout_kb * 1024,
+            "memory_bytes": self.memory_mb << 20,
             "address_space_bytes": (self.memory_mb + ADDRESS_SPACE_SLACK_MB) << 20,
             "processes": self.processes,
         }

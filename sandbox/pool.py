@@ -115,8 +115,7 @@ class SandboxPool:
         self._alone = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._queue_s = 0.0
-        stock = options.pool_size + options.spares
-        self._threads = ThreadPoolExecutor(stock + 1, thread_name_prefix="sandbox")
+        self._threads = ThreadPoolExecutor(options.stock + 1, thread_name_prefix="sandbox")
         with self._changed:
             self._fill()
 
@@ -290,7 +289,7 @@ class SandboxPool:
 
     def _fill(self) -> None:
         """Start what is missing; called with the lock held."""
-        stock = self._options.pool_size + self._options.spares
+        stock = self._options.stock
         while not self._closed and len(self._idle) + len(self._busy) + self._starting < stock:
             self._starting += 1
             self._threads.submit(self._launch_one)

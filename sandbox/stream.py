@@ -1,4 +1,4 @@
-"""The attached stream of one container: frames out and in, and its error output on the side."""
+"""The stream to one supervisor: frames out and in, and its error output on the side."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ _COMPLAINT_BYTES = 4096
 
 
 class FrameStream:
-    """Frames over the engine's multiplexed socket; used by one thread at a time."""
+    """Frames over a socket; used by one thread at a time.
 
-    def __init__(self, connection: socket.socket) -> None:
+    Args:
+        connection: The socket.
+        multiplexed: Whether it is the engine's, which carries the error output too.
+    """
+
+    def __init__(self, connection: socket.socket, *, multiplexed: bool) -> None:
         self._socket = connection
+        self._multiplexed = multiplexed
         self._raw = bytearray()
         self._frames = bytearray()
         self._complaint = bytearray()
@@ -102,6 +108,9 @@ class FrameStream:
             raise WorkerLost("died", f"the container's stream broke: {error}") from error
         if not chunk:
             raise WorkerLost("died", f"the container ended. {self.complaint}".strip())
+        if not self._multiplexed:
+            self._frames += chunk
+            return
         self._raw += chunk
         self._split_pieces()
 

@@ -1,37 +1,25 @@
-"""One warm container, and the conversation with its supervisor."""
+"""The conversation with one supervisor: jobs out, results in."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import json
-import random
 import secrets
-import threading
 import time
 from collections.abc import Sequence
-from importlib import resources
-from typing import Any, Final
+from typing import Any, Protocol
 
-from sandbox.bundle import COMMAND, modules
+from sandbox.bundle import modules
 from sandbox.classify import classify_calls, classify_inputs
+from sandbox.container.isolation import Mode
 from sandbox.container.values import encode
 from sandbox.container.watch import MAX_STRETCH
-from sandbox.engine import ENGINE_ERRORS, ContainerSpec, Engine
 from sandbox.errors import WorkerLost
 from sandbox.options import SandboxOptions
-from sandbox.owner import LABEL, Owner
 from sandbox.result import Call, ExecResult, ExecStatus, Flag, Job
 from sandbox.stream import FrameStream
 
 START_TIMEOUT_S = 60.0
 ANSWER_SLACK_S = 20.0
-# RLIMIT_NPROC counts a uid's processes over the whole host, so no two containers may share one.
-# Below 65536: engines that map users into a namespace offer no more.
-FIRST_UID: Final = 20_000
-UIDS_PER_CONTAINER: Final = 100
-NUM_UID_RANGES: Final = 450
-_UID_LABEL = f"{LABEL}.uid"
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -47,106 +35,114 @@ ENVIRONMENT = {
 }
 
 
-class Worker:
-    """A container that runs one job at a time."""
+class Home(Protocol):
+    """What a supervisor runs in; a container is one."""
 
-    def __init__(
-        self, engine: Engine, container_id: str, stream: FrameStream, heavy: tuple[str, ...]
-    ) -> None:
-        self._engine = engine
-        self._heavy = heavy
-        self.container_id = container_id
+    def remove(self) -> None:
+        """End it and everything in it; it may be gone already."""
+        ...
+
+    def cause_of_death(self) -> str:
+        """The kind of `WorkerLost` that its unexpected end is."""
+        ...
+
+
+class Worker:
+    """A supervisor that runs one job at a time.
+
+    Args:
+        stream: The way to it.
+        home: What it runs in.
+        mode: What keeps its programs apart.
+    """
+
+    def __init__(self, stream: FrameStream, home: Home, mode: Mode) -> None:
         self._stream = stream
+        self._home = home
+        self._mode = mode
+        self._heavy: tuple[str, ...] = ()
         self._jobs = 0
         self.runs = 0
         self.born = time.monotonic()
         self.tainted: str | None = None
         self.missing_modules: tuple[str, ...] = ()
 
-    @classmethod
-    def start(cls, engine: Engine, options: SandboxOptions, create_lock: threading.Lock) -> Worker:
-        """Start a container and wait until it can take a job.
+    def greet(
+        self, options: SandboxOptions, *, first_uid: int, alone: bool, own_cgroup: bool
+    ) -> None:
+        """Send the supervisor its source and its settings, and wait until it can take a job.
 
         Args:
-            engine: Where to start it.
-            options: Its settings.
-            create_lock: Held while a uid range is chosen, so that two threads do not choose the
-                same.
+            options: What to load ahead.
+            first_uid: The first of the uids that are its own.
+            alone: Whether it sees no processes but its own.
+            own_cgroup: Whether the control group that it sees is its own.
 
         Raises:
-            WorkerLost: The engine did not start it, or it ended or went silent before it was ready.
+            WorkerLost: It ended or went silent before it was ready.
         """
-        try:
-            with create_lock:
-                first_uid = _free_uid(engine)
-                container_id = engine.create(_spec(options, first_uid))
-            return cls._start_created(engine, container_id, options, first_uid)
-        except ENGINE_ERRORS as error:
-            raise WorkerLost("engine", f"the engine did not start a container: {error}") from error
-
-    @classmethod
-    def _start_created(
-        cls, engine: Engine, container_id: str, options: SandboxOptions, first_uid: int
-    ) -> Worker:
-        with contextlib.ExitStack() as undo:
-            undo.callback(engine.remove, container_id)
-            stream = FrameStream(engine.attach(container_id))
-            undo.callback(stream.close)
-            worker = cls(engine, container_id, stream, options.preload_heavy)
-            engine.start(container_id)
-            stream.send(modules(), timeout_s=START_TIMEOUT_S)
-            config = {
-                "first_uid": first_uid,
-                "preload": options.preload,
-                "preload_heavy": options.preload_heavy,
-            }
-            stream.send(config, timeout_s=START_TIMEOUT_S)
-            ready = stream.receive(timeout_s=START_TIMEOUT_S)
-            worker.missing_modules = tuple(ready["missing"])
-            undo.pop_all()
-        return worker
+        self._stream.send(modules(), timeout_s=START_TIMEOUT_S)
+        config = {
+            "mode": self._mode,
+            "first_uid": first_uid,
+            "alone": alone,
+            "own_cgroup": own_cgroup,
+            "preload": options.preload,
+            "preload_heavy": options.preload_heavy,
+        }
+        self._stream.send(config, timeout_s=START_TIMEOUT_S)
+        ready = self._stream.receive(timeout_s=START_TIMEOUT_S)
+        self.missing_modules = tuple(ready["missing"])
+        self._heavy = options.preload_heavy
 
     def alive(self) -> bool:
-        """Whether its container is still there, as far as can be seen between jobs."""
+        """Whether it is still there, as far as can be seen between jobs."""
         return self._stream.quiet
 
     def run(self, job: Job) -> tuple[ExecResult, ...]:
         """Run a job.
 
         Raises:
-            WorkerLost: The container is gone or does not answer as it must; it is of no further
-                use.
+            WorkerLost: It is gone or does not answer as it must, and is of no further use.
         """
+        try:
+            runs = self._exchange(job)
+        except WorkerLost as error:
+            if error.kind != "died":
+                raise
+            raise WorkerLost(self._home.cause_of_death(), str(error)) from error
+        try:
+            if job.calls:
+                results = classify_calls(runs, len(job.calls), job.limits)
+            else:
+                results = classify_inputs(runs, job.limits)
+        except (KeyError, TypeError, ValueError) as error:
+            raise WorkerLost("protocol", f"a malformed answer: {error!r}") from error
+        self.runs += len(runs)
+        single_use = "single use" if self._mode is Mode.SAME_USER else None
+        self.tainted = _taint(results) or single_use
+        return results
+
+    def close(self) -> None:
+        """Remove it and what it runs in."""
+        self._home.remove()
+        self._stream.close()
+
+    def _exchange(self, job: Job) -> Sequence[Any]:
         self._jobs += 1
-        limits = job.limits
         stamp = {"seq": self._jobs, "nonce": secrets.token_hex(8)}
         # A name that only looks like an import costs a few milliseconds, and nothing else.
         heavy = any(name in job.program for name in self._heavy)
         message = {**stamp, **_job_json(job), "heavy": heavy}
-        timeout_s = (1 + MAX_STRETCH) * limits.wall * job.num_runs + ANSWER_SLACK_S
+        timeout_s = (1 + MAX_STRETCH) * job.limits.wall * job.num_runs + ANSWER_SLACK_S
         self._stream.send(message, timeout_s=timeout_s)
         answer = self._stream.receive(timeout_s=timeout_s)
         try:
             if any(answer[key] != stamp[key] for key in stamp):
                 raise WorkerLost("protocol", "the answer is to another job")
-            runs: Sequence[Any] = answer["runs"]
-            if job.calls:
-                results = classify_calls(runs, len(job.calls), limits)
-            else:
-                results = classify_inputs(runs, limits)
-        except (KeyError, TypeError, ValueError) as error:
+            return answer["runs"]
+        except (KeyError, TypeError) as error:
             raise WorkerLost("protocol", f"a malformed answer: {error!r}") from error
-        self.runs += len(runs)
-        self.tainted = _taint(results)
-        return results
-
-    def close(self) -> None:
-        """Remove the container."""
-        # Where the engine is away: the supervisor ends with its stream, and its container is
-        # removed by that.
-        with contextlib.suppress(*ENGINE_ERRORS):
-            self._engine.remove(self.container_id)
-        self._stream.close()
 
 
 def _job_json(job: Job) -> dict[str, Any]:
@@ -166,7 +162,7 @@ def _call_json(call: Call) -> list[Any]:
 
 
 def _taint(results: Sequence[ExecResult]) -> str | None:
-    """Why the container must not run another program."""
+    """Why the supervisor must not run another program."""
     for result in results:
         if result.status in (ExecStatus.MLE, ExecStatus.OLE, ExecStatus.IE):
             return str(result.status)
@@ -177,55 +173,3 @@ def _taint(results: Sequence[ExecResult]) -> str | None:
         if result.status is ExecStatus.TLE and "wall" in result.detail:
             return "wall time"
     return None
-
-
-def _free_uid(engine: Engine) -> int:
-    """The first uid of a range that no container on this machine uses."""
-    used = {one.labels.get(_UID_LABEL) for one in engine.list_labelled(LABEL)}
-    ranges = [FIRST_UID + UIDS_PER_CONTAINER * index for index in range(NUM_UID_RANGES)]
-    free = [uid for uid in ranges if str(uid) not in used]
-    if not free:
-        raise WorkerLost("died", f"all {NUM_UID_RANGES} uid ranges are used by containers")
-    # At random, because another process may be choosing at the same moment.
-    return random.SystemRandom().choice(free)
-
-
-def _spec(options: SandboxOptions, first_uid: int) -> ContainerSpec:
-    labels = {**Owner.this_process().labels(), _UID_LABEL: str(first_uid)}
-    return ContainerSpec(
-        image=options.image,
-        command=COMMAND,
-        environment=ENVIRONMENT,
-        labels=labels,
-        host_config=_host_config(options),
-    )
-
-
-def _host_config(options: SandboxOptions) -> dict[str, Any]:
-    # The zygote with its libraries lives in the same memory group as the program.
-    memory = (options.limits.memory_mb + 64) << 20
-    profile = json.loads(resources.files("sandbox").joinpath("seccomp.json").read_text("utf-8"))
-    config: dict[str, Any] = {
-        "network_mode": "none",
-        "ipc_mode": "none",
-        "read_only": True,
-        "cap_drop": ["ALL"],
-        "cap_add": ["SETUID", "SETGID", "KILL"],
-        "security_opt": ["no-new-privileges", f"seccomp={json.dumps(profile)}"],
-        "pids_limit": 64,
-        "mem_limit": memory,
-        "memswap_limit": memory,
-        "nano_cpus": 1_000_000_000,
-        "init": True,
-        "auto_remove": True,
-        "ulimits": [
-            {"Name": "nofile", "Soft": 64, "Hard": 64},
-            {"Name": "core", "Soft": 0, "Hard": 0},
-            {"Name": "stack", "Soft": 64 << 20, "Hard": 64 << 20},
-            {"Name": "memlock", "Soft": 0, "Hard": 0},
-        ],
-        "log_config": {"Type": "none", "Config": {}},
-    }
-    if options.runtime is not None:
-        config["runtime"] = options.runtime
-    return config

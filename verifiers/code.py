@@ -6,15 +6,13 @@ import atexit
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any, Literal
 
-from sandbox.docker_pool import check_engine, open_pool
-from sandbox.engine import Engine
+from sandbox.backends import check_backend, open_pool
 from sandbox.errors import BadTest, SandboxUnavailable
 from sandbox.judge import TestReport, TestVerdict, judge
 from sandbox.limits import Limits
-from sandbox.options import SandboxOptions
+from sandbox.options import Backend, Isolation, SandboxOptions
 from sandbox.pool import PoolStats, SandboxPool
 from sandbox.result import InfraCause
 from sandbox.suite import Suite
@@ -71,6 +69,9 @@ class CodeVerifier(Verifier):
         image: str | None = None,
         runtime: str | None = None,
         pool_size: int | None = None,
+        isolation: Isolation = "uid",
+        backend: Backend = "docker",
+        allow_unsafe_backend: bool = False,
     ) -> None:
         """Take the settings; no container is started before `start`, or the first `verify`.
 
@@ -87,6 +88,9 @@ class CodeVerifier(Verifier):
             image: Docker image, by default the one that `verigrad sandbox build` makes.
             runtime: Docker runtime, such as `runsc`.
             pool_size: Programs that run at a time on this machine, by default one for each CPU.
+            isolation: What keeps programs from each other: see `sandbox.options.SandboxOptions`.
+            backend: What keeps them from the machine.
+            allow_unsafe_backend: Take a backend that does not hold hostile programs.
 
         Raises:
             UserError: A setting has no such value.
@@ -103,7 +107,13 @@ class CodeVerifier(Verifier):
         try:
             limits = Limits(cpu_s=cpu_s, wall_s=wall_s, memory_mb=memory_mb, stdout_kb=stdout_kb)
             chosen: dict[str, Any] = {key: one for key, one in given.items() if one is not None}
-            self._options = SandboxOptions(limits=limits, **chosen)
+            self._options = SandboxOptions(
+                limits=limits,
+                isolation=isolation,
+                backend=backend,
+                allow_unsafe_backend=allow_unsafe_backend,
+                **chosen,
+            )
         except ValueError as error:
             raise UserError(f"The code verifier cannot be set up so: {error}.") from error
         self._lock = threading.Lock()
@@ -218,8 +228,7 @@ class CodeVerifier(Verifier):
     def _check_engine_once(self) -> None:
         with self._lock:
             if self._pool is None and not self._engine_checked:
-                with closing(Engine()) as engine:
-                    check_engine(engine, self._options)
+                check_backend(self._options)
                 self._engine_checked = True
 
     def _from_reports(

@@ -9,14 +9,14 @@ import time
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sandbox.canary import run_canaries
 from sandbox.docker_pool import check_engine, reap, start_worker
 from sandbox.engine import Engine
 from sandbox.image import DEFAULT_IMAGE, ensure_image
 from sandbox.limits import Limits
-from sandbox.options import SandboxOptions
+from sandbox.options import Isolation, SandboxOptions
 from sandbox.result import ExecResult, ExecStatus, Job
 from verifiers.errors import UserError
 
@@ -30,6 +30,7 @@ examples:
   verigrad sandbox build
   verigrad sandbox check
   verigrad sandbox check --runtime runsc
+  verigrad sandbox check --isolation namespace
   verigrad sandbox run solution.py --stdin "3 4"
   echo 41 | verigrad sandbox run solution.py --json
 """
@@ -64,6 +65,12 @@ def add_parser(subparsers: Any) -> None:
         action.add_argument("--json", action="store_true", help="print one JSON object")
     for action in (check, execute):
         action.add_argument("--runtime", help="container runtime, such as runsc (gVisor)")
+        action.add_argument(
+            "--isolation",
+            choices=get_args(Isolation),
+            default="uid",
+            help="what keeps programs from each other (default: uid)",
+        )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,7 +93,7 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    options = SandboxOptions(image=args.image, runtime=args.runtime)
+    options = SandboxOptions(image=args.image, runtime=args.runtime, isolation=args.isolation)
     start = time.monotonic()
     with closing(Engine()) as engine:
         check_engine(engine, options)
@@ -117,7 +124,9 @@ def _run(args: argparse.Namespace) -> int:
         limits = Limits(cpu_s=args.cpu_s, memory_mb=args.memory_mb)
     except ValueError as error:
         raise UserError(f"The program cannot be limited so: {error}.") from error
-    options = SandboxOptions(image=args.image, runtime=args.runtime, limits=limits)
+    options = SandboxOptions(
+        image=args.image, runtime=args.runtime, isolation=args.isolation, limits=limits
+    )
     with closing(Engine()) as engine:
         check_engine(engine, options)
         with closing(start_worker(engine, options)) as worker:

@@ -152,16 +152,34 @@ class RewardsConfig(Section):
 class SandboxConfig(Section):
     """Where model-written code runs; options of the `code` verifier."""
 
+    backend: Literal["docker", "bubblewrap", "subprocess"] = "docker"
+    """`docker` holds hostile programs; the others, for machines without an engine, need
+    `allow_unsafe_backend`."""
+    allow_unsafe_backend: bool = False
+    """Take a backend that hostile programs can break out of."""
+    isolation: Literal["uid", "namespace", "container_per_candidate"] = "uid"
+    """Between programs: a user each in a shared container; that and namespaces each; a container
+    each, which holds no capability and costs half a second."""
     image: str | None = None
     """By default the image that `verigrad sandbox build` makes."""
-    runtime: str = "runc"
-    """A runtime that the Docker engine knows: runc, runsc (gVisor), kata, crun."""
+    runtime: str | None = None
+    """A runtime that the Docker engine knows, such as runc, runsc (gVisor), kata or crun; by
+    default the engine's own default."""
     pool_size: Positive | None = None
     """Warm containers a machine; by default one for each core, at most 8."""
     cpu_s: Annotated[float, Field(gt=0)] = 4.0
     """CPU seconds that one test may take."""
     memory_mb: Positive = 256
     """Memory that one program may take."""
+
+    @model_validator(mode="after")
+    def _unsafe_only_when_allowed(self) -> Self:
+        if self.backend != "docker" and not self.allow_unsafe_backend:
+            raise ValueError(
+                f"the backend {self.backend} does not hold hostile programs; set "
+                f"allow_unsafe_backend: true to use it all the same, or use docker"
+            )
+        return self
 
 
 class EvaluationConfig(Section):

@@ -15,7 +15,7 @@ import types
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sandbox.container import values
+from sandbox.container import kernel, namespaces, values
 
 REPORT_FD = 3
 PROGRAM_NAME = "main.py"
@@ -39,23 +39,31 @@ _STREAMS = (
 )
 
 
-def run(uid: int, limits: dict[str, int], descriptors: list[int]) -> NoReturn:
+def run(
+    uid: int | None, limits: dict[str, int], descriptors: list[int], *, namespaces_too: bool
+) -> NoReturn:
     """Become the user `uid` under the limits, then run the task, and end the process.
 
     Args:
-        uid: The user, and group, to become.
+        uid: The user, and group, to become; None for none other.
         limits: Resource limits by name without `RLIMIT_`.
         descriptors: Task, stdin, stdout, stderr and report pipe.
+        namespaces_too: Whether to enter new namespaces.
     """
     _take_places(descriptors)
     os.setsid()
+    if uid is None:
+        kernel.set_dumpable(on=True)  # else this process's own files below /proc are closed to it
     # When memory runs out, the kernel must take this process and not the supervisor.
     Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
     for name, limit in limits.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    if namespaces_too:
+        namespaces.enter()
     task = _read_task(REPORT_FD + 1)
     _renew_interpreter()
     code = _compile(task["program"])

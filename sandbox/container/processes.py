@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Of cgroup version 2 and 1, with what makes seconds of the figure.
-_CPU_FILES = (
-    (Path("/sys/fs/cgroup/cpu.stat"), 1e6),
-    (Path("/sys/fs/cgroup/cpuacct/cpuacct.usage"), 1e9),
-)
-_OOM_FILES = (
-    Path("/sys/fs/cgroup/memory.events"),
-    Path("/sys/fs/cgroup/memory/memory.oom_control"),
-)
 
 
 def process_ids() -> set[int]:
@@ -30,24 +20,32 @@ def living(ids: Iterable[int]) -> set[int]:
     return {one for one in ids if _state(one) not in (None, "Z", "X")}
 
 
-def cpu_seconds(ids: Iterable[int]) -> float:
-    """CPU time of everything but this process: the container's, or else that of the processes.
-
-    The container's figure also holds children that have ended without being waited for. Where the
-    kernel does not show it, `stat` is read and not `schedstat`, which counts the first thread only.
-    """
-    for path, scale in _CPU_FILES:
-        try:
-            words = path.read_text("ascii").split()
-        except OSError:
-            continue  # the other cgroup version
-        return int(words[0] if len(words) == 1 else words[1]) / scale - time.process_time()
-    ticks = 0
-    for one in ids:
+def descendants(ancestors: Iterable[int]) -> set[int]:
+    """Children of the processes, their children, and so on, as far as they still run."""
+    parents: dict[int, int] = {}
+    for one in process_ids():
         fields = _stat_fields(one)
-        if fields is not None:
-            ticks += sum(int(field) for field in fields[11:15])
-    return ticks / _TICKS_PER_S
+        if fields is not None and fields[0] not in ("Z", "X"):
+            parents[one] = int(fields[1])
+    found, newest = set[int](), set(ancestors)
+    while newest := {one for one, parent in parents.items() if parent in newest} - found:
+        found |= newest
+    return found
+
+
+def cpu_seconds(ids: Iterable[int]) -> float:
+    """CPU time of the processes, and of children that they have waited for.
+
+    `stat` is read and not `schedstat`, which counts the first thread only.
+    """
+    fields = [found for one in ids if (found := _stat_fields(one)) is not None]
+    return sum(int(ticks) for found in fields for ticks in found[11:15]) / _TICKS_PER_S
+
+
+def mapped_bytes(one: int) -> int:
+    """Size of a process's address space."""
+    pages = Path(f"/proc/{one}/statm").read_text("ascii").split()[0]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def waiting_seconds(ids: Iterable[int]) -> float:
@@ -61,19 +59,6 @@ def waiting_seconds(ids: Iterable[int]) -> float:
         except (OSError, IndexError):
             continue  # it ended meanwhile, or this kernel keeps no such figures
     return longest / 1e9
-
-
-def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed in this container because its memory was used up."""
-    for path in _OOM_FILES:
-        try:
-            text = path.read_text("ascii")
-        except OSError:
-            continue  # the other cgroup version
-        for line in text.splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    return 0
 
 
 def kill_user(uid: int, *, as_uid: int) -> None:

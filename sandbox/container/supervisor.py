@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import socket
@@ -10,29 +11,36 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from sandbox.container import processes, wire, zygote
+from sandbox.container import kernel, processes, wire, zygote
+from sandbox.container.isolation import Isolation, Mode
+from sandbox.container.meter import CGROUP, Meter
 from sandbox.container.watch import CHANNEL_IN, ChannelClosed, Facts, Limits, Watch
 
 CHANNEL_OUT = 1
-USERS = 96
 
 
 class Supervisor:
-    """Owns the channel to the judge, and the uids of this container.
+    """Owns the channel to the judge.
 
     Args:
-        first_uid: The first of its uids; the killer's.
         zygotes: Connections to the zygotes, by whether the heavy libraries are loaded in it.
-        baseline: The processes that are not a program's.
+        isolation: Keeps programs apart, and knows their processes.
+        meter: Counts their CPU time.
+        base_bytes: Address space that a program has mapped before it starts, where that is all
+            that limits its memory.
     """
 
     def __init__(
-        self, first_uid: int, zygotes: dict[bool, socket.socket], baseline: set[int]
+        self,
+        zygotes: dict[bool, socket.socket],
+        isolation: Isolation,
+        meter: Meter,
+        base_bytes: int | None,
     ) -> None:
-        self._killer = first_uid
         self._zygotes = zygotes
-        self._baseline = baseline
-        self._runs = 0
+        self._isolation = isolation
+        self._meter = meter
+        self._base_bytes = base_bytes
 
     def serve(self) -> None:
         """Answer jobs until the judge closes the channel."""
@@ -69,54 +77,96 @@ class Supervisor:
         self, job: dict[str, Any], task: dict[str, Any], stdin: bytes, *, calls: int = 1
     ) -> Facts:
         limits, connection = job["limits"], self._zygotes[job["heavy"]]
-        uid = self._killer + 1 + self._runs % (USERS - 1)
-        self._runs += 1
         task_file = _memory_file("task", json.dumps(task).encode("ascii"))
         stdin_file = _memory_file("stdin", stdin)
         pipes = [_pipe() for _ in range(3)]
         ends = [task_file, stdin_file, *(writer for _, writer in pipes)]
-        request = {"uid": uid, "limits": _resource_limits(limits, calls)}
+        request = {
+            "uid": self._isolation.next_user(),
+            "namespaces": self._isolation.mode is Mode.NAMESPACE,
+            "limits": self._resource_limits(limits, calls),
+        }
         socket.send_fds(connection, [json.dumps(request).encode()], ends)
         for descriptor in ends:
             os.close(descriptor)
         readers = (pipes[0][0], pipes[1][0], pipes[2][0])
         watched = Limits(**{name: limits[name] for name in Limits.__dataclass_fields__})
-        return Watch(connection, readers, watched, self._baseline, (uid, self._killer)).run()
+        return Watch(connection, readers, watched, self._isolation, self._meter).run()
+
+    def _resource_limits(self, limits: dict[str, Any], calls: int) -> dict[str, int]:
+        address_space = limits["address_space_bytes"]
+        if self._base_bytes is not None:
+            address_space = self._base_bytes + limits["memory_bytes"]
+        found = {
+            # A backstop well above the CPU limit: the kernel samples CPU time by ticks and may stop
+            # a program early.
+            "CPU": int((1.5 * limits["cpu_s"] + 1) * calls) + 1,
+            "AS": address_space,
+            "NPROC": limits["processes"],
+            "FSIZE": 0,
+            "NOFILE": 32,
+            "CORE": 0,
+            "MEMLOCK": 0,
+            "MSGQUEUE": 0,
+        }
+        if self._isolation.mode is Mode.SAME_USER:
+            # The kernel counts the processes of this user on the whole machine. The container's own
+            # limit, and `Watch`, stand in.
+            del found["NPROC"]
+        return found
 
 
 def main() -> None:
-    """Start the zygote, say that this container is ready, serve."""
+    """Start the zygotes, say that this container is ready, serve."""
     config = wire.read_frame(CHANNEL_IN)
     if config is None:
         return
-    light, missing = _start_zygote(config["preload"])
+    mode = Mode(config["mode"])
+    if mode is Mode.SAME_USER:
+        kernel.set_dumpable(on=False)  # programs of the same user must not read this memory
+    traits = {"mode": mode, "adopts": not config["alone"]}
+    light, light_id, missing = _start_zygote({**traits, "preload": config["preload"]})
     # Forking a process in which large libraries are loaded costs several times as much.
-    heavy, missing_heavy = _start_zygote([*config["preload"], *config["preload_heavy"]])
+    heavy, heavy_id, missing_heavy = _start_zygote(
+        {**traits, "preload": [*config["preload"], *config["preload_heavy"]]}
+    )
+    isolation = Isolation(
+        mode=mode,
+        first_uid=config["first_uid"],
+        own=processes.process_ids() if config["alone"] else set(),
+        zygotes=frozenset({light_id, heavy_id}),
+        alone=config["alone"],
+    )
     supervisor = Supervisor(
-        config["first_uid"], {False: light, True: heavy}, processes.process_ids()
+        {False: light, True: heavy},
+        isolation,
+        Meter(CGROUP if config["own_cgroup"] else None),
+        None if config["own_cgroup"] else processes.mapped_bytes(heavy_id),
     )
     ready = {"python": sys.version.split()[0], "missing": sorted({*missing, *missing_heavy})}
     wire.write_frame(CHANNEL_OUT, ready)
-    try:
+    with contextlib.suppress(ChannelClosed):  # then nobody is left to answer
         supervisor.serve()
-    except ChannelClosed:
-        return  # nobody is left to answer; the engine removes the container when this process ends
+    if not config["alone"]:  # elsewhere everything ends with this process
+        while left := isolation.members():
+            isolation.end(left)
 
 
-def _start_zygote(preload: list[str]) -> tuple[socket.socket, list[str]]:
-    """Fork a zygote; returns the connection to it, and the modules that this image lacks."""
+def _start_zygote(traits: dict[str, Any]) -> tuple[socket.socket, int, list[str]]:
+    """Fork a zygote; returns a connection to it, its id, and the modules that this image lacks."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         try:
             ours.close()
-            zygote.main(theirs, preload)
+            zygote.main(theirs, **traits)
         finally:
             os._exit(70)
     theirs.close()
     first_word = ours.recv(1 << 16)
     if not first_word:
         raise RuntimeError("the zygote died while it loaded libraries")
-    return ours, json.loads(first_word)["missing"]
+    return ours, child, json.loads(first_word)["missing"]
 
 
 def _pipe() -> tuple[int, int]:
@@ -135,21 +185,6 @@ def _memory_file(name: str, content: bytes) -> int:
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.fchmod(descriptor, 0o444)
     return descriptor
-
-
-def _resource_limits(limits: dict[str, Any], calls: int) -> dict[str, int]:
-    return {
-        # A backstop well above the CPU limit: the kernel samples CPU time by ticks and may stop a
-        # program early.
-        "CPU": int((1.5 * limits["cpu_s"] + 1) * calls) + 1,
-        "AS": limits["address_space_bytes"],
-        "NPROC": limits["processes"],
-        "FSIZE": 0,
-        "NOFILE": 32,
-        "CORE": 0,
-        "MEMLOCK": 0,
-        "MSGQUEUE": 0,
-    }
 
 
 def _as_json(facts: Facts) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.container import candidate, processes
+from sandbox.container.isolation import Isolation
+from sandbox.container.meter import Meter
 
 CHANNEL_IN = 0
 TICK_S = 0.05
@@ -19,6 +21,8 @@ END_WAIT_S = 10.0
 NOTABLY_LATE_S = 0.25
 # How many times its wall limit a program gets on top where the machine keeps it waiting.
 MAX_STRETCH = 3
+# The limit is on the program's own; those that fork and kill on its behalf come on top.
+PROCESSES_SLACK = 2
 
 _REPORT_HEADER = struct.Struct(">cI")
 
@@ -36,6 +40,7 @@ class Limits:
     stdout_bytes: int
     stderr_bytes: int
     report_bytes: int
+    processes: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +48,8 @@ class Facts:
     """What was seen of one program. No verdict: the judge draws that.
 
     Attributes:
-        ended: `exit`, or what it was killed for: `cpu`, `wall`, `output`, `report`.
+        ended: `exit`, or what it was killed for: `cpu`, `wall`, `output`, `report`,
+            `processes`.
         started: Whether it compiled.
         ready: Whether the module's body ran to its end (function tests).
         not_compiled: The compiler's complaint.
@@ -84,8 +90,8 @@ class Watch:
         zygote: Tells of the program's end.
         outputs: Reading ends of its stdout, stderr and report pipe; closed here.
         limits: Its limits.
-        baseline: The processes that are not its own.
-        users: The program's uid, and the uid that may kill it.
+        isolation: Knows its processes.
+        meter: Counts their CPU time.
     """
 
     def __init__(
@@ -93,14 +99,14 @@ class Watch:
         zygote: socket.socket,
         outputs: tuple[int, int, int],
         limits: Limits,
-        baseline: set[int],
-        users: tuple[int, int],
+        isolation: Isolation,
+        meter: Meter,
     ) -> None:
         self._zygote = zygote
         self._stdout, self._stderr, self._report = outputs
         self._limits = limits
-        self._baseline = baseline
-        self._users = users
+        self._isolation = isolation
+        self._meter = meter
         self._facts = Facts()
         self._raw_report = bytearray()
         self._report_seen = 0
@@ -113,8 +119,8 @@ class Watch:
             ChannelClosed: The judge went away meanwhile.
         """
         facts = self._facts
-        kills_before = processes.out_of_memory_kills()
-        self._cpu_before = processes.cpu_seconds(())
+        kills_before = self._meter.out_of_memory_kills()
+        self._cpu_before = self._meter.cpu_seconds(())
         start = self._mark_wall = time.monotonic()
         ended = self._wait_for_end()
         facts.wall_s = time.monotonic() - start
@@ -126,7 +132,7 @@ class Watch:
             os.close(descriptor)
         facts.code, facts.memory_kb = ended["code"], ended["memory_kb"]
         facts.cpu_s = max(ended["cpu_s"], self._cpu)
-        facts.oom_kills = processes.out_of_memory_kills() - kills_before
+        facts.oom_kills = self._meter.out_of_memory_kills() - kills_before
         return facts
 
     def _wait_for_end(self) -> dict[str, Any] | None:
@@ -156,9 +162,11 @@ class Watch:
 
     def _check_time(self, now: float) -> None:
         facts = self._facts
-        own = processes.process_ids() - self._baseline
-        self._cpu = max(self._cpu, processes.cpu_seconds(own) - self._cpu_before)
-        if self._cpu - self._mark_cpu > self._limits.cpu_s:
+        own = self._isolation.members()
+        self._cpu = max(self._cpu, self._meter.cpu_seconds(own) - self._cpu_before)
+        if len(own) > PROCESSES_SLACK * self._limits.processes:
+            facts.ended = "processes"  # only where the kernel does not keep to the limit
+        elif self._cpu - self._mark_cpu > self._limits.cpu_s:
             facts.ended = "cpu"
         elif now - self._mark_wall > self._limits.wall_s:
             # Time that the machine took is given back, so that a busy machine changes no verdict.
@@ -223,17 +231,16 @@ class Watch:
     def _remove_processes(self, *, exited: bool) -> None:
         """End everything the program has left, itself included; count what outlived it."""
         facts = self._facts
-        left = processes.process_ids() - self._baseline
+        left = self._isolation.members()
         if exited:
             facts.leftover = len(processes.living(left))
         deadline = time.monotonic() + END_WAIT_S
-        uid, killer = self._users
         while left and time.monotonic() < deadline:
-            processes.kill_user(uid, as_uid=killer)
+            self._isolation.end(left)
             if not exited and not processes.living(left):
                 return  # the program itself is a zombie until the zygote has told of it
             time.sleep(0.001)
-            left = processes.process_ids() - self._baseline
+            left = self._isolation.members()
         facts.dirty = bool(left)
 
     def _await_zygote(self) -> dict[str, Any]:

@@ -15,13 +15,25 @@ import socket
 import traceback
 from typing import Any, NoReturn
 
-from sandbox.container import candidate
+from sandbox.container import candidate, kernel, namespaces
+from sandbox.container.isolation import Mode
 
 
-def main(connection: socket.socket, preload: list[str]) -> NoReturn:
-    """Serve forks until the supervisor's end of the connection closes."""
+def main(connection: socket.socket, *, preload: list[str], mode: Mode, adopts: bool) -> NoReturn:
+    """Serve forks until the supervisor's end of the connection closes.
+
+    Args:
+        connection: This end of it.
+        preload: Modules to load now.
+        mode: How programs are kept apart.
+        adopts: Whether what programs leave is to become this process's child.
+    """
     _cut_channel(connection)
     missing = _preload(preload)
+    if mode is Mode.NAMESPACE:
+        namespaces.prepare()
+    if adopts:
+        kernel.adopt_orphans()
     gc.collect()
     # Keeps later collections from writing to, and so copying, the pages that all programs share.
     gc.freeze()
@@ -31,13 +43,20 @@ def main(connection: socket.socket, preload: list[str]) -> NoReturn:
         if not request:
             os._exit(0)
         _serve(connection, json.loads(request), list(descriptors))
+        if adopts:
+            _reap_adopted()
 
 
 def _serve(connection: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:
     child = os.fork()
     if child == 0:
         try:
-            candidate.run(request["uid"], request["limits"], descriptors)
+            candidate.run(
+                request["uid"],
+                request["limits"],
+                descriptors,
+                namespaces_too=request["namespaces"],
+            )
         except BaseException:  # noqa: BLE001 (a fork must never come back into this loop)
             traceback.print_exc()
         finally:
@@ -51,6 +70,14 @@ def _serve(connection: socket.socket, request: dict[str, Any], descriptors: list
         "memory_kb": usage.ru_maxrss,
     }
     connection.send(json.dumps(ended).encode())
+
+
+def _reap_adopted() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass  # none is left
 
 
 def _cut_channel(connection: socket.socket) -> None:

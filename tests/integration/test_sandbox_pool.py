@@ -15,7 +15,8 @@ from contextlib import closing
 
 import pytest
 
-from sandbox.docker_pool import check_sandbox, open_pool, reap
+from sandbox.backends import open_pool
+from sandbox.docker_pool import check_sandbox, reap
 from sandbox.engine import ContainerSpec, Engine
 from sandbox.errors import Cause, SandboxUnavailable
 from sandbox.image import DEFAULT_IMAGE, ensure_image
@@ -99,7 +100,7 @@ def test_killed_containers_cost_no_verdict(pool: SandboxPool, engine: Engine) ->
 def test_nothing_is_left_when_the_process_is_killed(engine: Engine) -> None:
     code = """
 import time
-from sandbox.docker_pool import open_pool
+from sandbox.backends import open_pool
 from sandbox.options import SandboxOptions
 pool = open_pool(SandboxOptions(pool_size=1))
 print("up", flush=True)

@@ -106,6 +106,7 @@ def test_configuration_and_environment_are_kept(short_run):
     assert RunConfig.model_validate(config).beta == 0.04
     environment = json.loads((short_run.folder / "environment.json").read_text())
     assert environment["packages"]["torch"].startswith("2.")
+    assert environment["sandbox"]["holds_hostile_programs"] is True
 
 
 def test_tensorboard_reads_the_metrics(short_run):

@@ -70,6 +70,7 @@ def test_an_override_reaches_into_a_list_by_number(load):
         ("- 1", (), ["mapping"]),
         ("a: [", (), ["not valid YAML"]),
         (MINIMAL, ("num_generations=1",), ["num_generations"]),
+        (MINIMAL, ("sandbox.backend=subprocess",), ["hostile", "allow_unsafe_backend: true"]),
     ],
 )
 def test_a_wrong_configuration_names_the_key_and_the_cure(load, text, overrides, fragments):

@@ -5,22 +5,29 @@ import os
 import pickle
 import subprocess
 import sys
+import time
+from contextlib import closing
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from sandbox import bundle
+from sandbox import bundle, unsafe
 from sandbox.apt_sources import own_source
+from sandbox.backends import check_backend, open_pool
 from sandbox.canary import CanaryReport, require
+from sandbox.container import processes
+from sandbox.container.meter import Meter
 from sandbox.engine import _unreachable
 from sandbox.errors import Cause, SandboxUnavailable
 from sandbox.image import DEFAULT_IMAGE, missing_image
 from sandbox.limits import Limits
 from sandbox.options import SandboxOptions
 from sandbox.owner import Owner
+from sandbox.result import Job
 
+UNSAFE = SandboxOptions(backend="subprocess", allow_unsafe_backend=True)
 MIRROR = "http://mirror.example/debian"
 DEB822 = f"""\
 # a comment
@@ -165,7 +172,99 @@ def test_limits_make_sense(changes):
         Limits(**changes)
 
 
-@pytest.mark.parametrize("changes", [{"pool_size": 0}, {"spares": -1}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pool_size": 0},
+        {"spares": -1},
+        {"isolation": "none"},
+        {"backend": "chroot"},
+        {"allow_unsafe_backend": False, "backend": "subprocess"},
+        {"isolation": "namespace", "backend": "bubblewrap", "allow_unsafe_backend": True},
+    ],
+)
 def test_options_make_sense(changes):
     with pytest.raises(ValueError, match=next(iter(changes))):
         SandboxOptions(**changes)
+
+
+def test_a_container_for_each_program_is_started_ahead():
+    assert SandboxOptions(pool_size=3, spares=1).stock == 4
+    assert SandboxOptions(pool_size=3, isolation="container_per_candidate").stock == 6
+
+
+# What a container sees of its control group: version 2, version 1, and none at all.
+CGROUPS = {
+    "v2": {
+        "cpu.stat": "usage_usec 2500000\nuser_usec 1\nsystem_usec 2\n",
+        "memory.events": "low 0\nhigh 0\nmax 7\noom 4\noom_kill 3\noom_group_kill 0\n",
+    },
+    "v1": {
+        "cpuacct/cpuacct.usage": "2500000000\n",
+        "memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+    },
+}
+
+
+@pytest.mark.parametrize("version", CGROUPS)
+def test_both_versions_of_control_groups_are_read(tmp_path, version):
+    for name, text in CGROUPS[version].items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    meter = Meter(tmp_path)
+    assert meter.cpu_seconds(()) + time.process_time() == pytest.approx(2.5, abs=0.1)
+    assert meter.out_of_memory_kills() == 3
+
+
+@pytest.mark.parametrize("cgroup", [None, Path("/nonexistent")])
+def test_without_control_groups_processes_are_asked(cgroup):
+    meter = Meter(cgroup)
+    assert meter.cpu_seconds({os.getpid()}) > 0
+    assert meter.cpu_seconds(()) == 0
+    assert meter.out_of_memory_kills() == 0
+
+
+def test_descendants_are_found_and_nobody_else():
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        give_up = time.monotonic() + 10
+        while len(found := processes.descendants({os.getpid()})) < 2:
+            assert time.monotonic() < give_up
+        assert child.pid in found
+        assert os.getpid() not in found
+        assert processes.descendants({child.pid}) == found - {child.pid}
+        child.communicate(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("readable", "system", "found"), [(True, True, "own"), (False, True, "system")]
+)
+def test_programs_of_another_user_get_a_python_that_they_can_read(
+    monkeypatch, readable, system, found
+):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    own = Path(sys.executable).resolve()
+    monkeypatch.setattr(unsafe, "_open_to_all", lambda path: readable if path == own else system)
+    python = unsafe._interpreter(UNSAFE)
+    assert python == (own if found == "own" else unsafe._SYSTEM_PYTHON)
+
+
+def test_no_python_that_others_can_read_is_named(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(unsafe, "_open_to_all", lambda _path: False)
+    with pytest.raises(SandboxUnavailable, match="no other user can read"):
+        check_backend(UNSAFE)
+
+
+def test_bubblewrap_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SandboxUnavailable, match="apt-get install bubblewrap"):
+        check_backend(replace(UNSAFE, backend="bubblewrap"))
+
+
+def test_an_unsafe_backend_comes_with_a_warning(caplog):
+    with closing(open_pool(replace(UNSAFE, pool_size=1, spares=0))) as pool:
+        assert pool.run(Job(program="print(1)", inputs=(b"",)))[0].stdout == b"1\n"
+    assert "hostile programs can break out" in caplog.text

@@ -18,7 +18,7 @@ def piece(kind: int, body: bytes) -> bytes:
 @pytest.fixture
 def ends():
     ours, theirs = socket.socketpair()
-    stream = FrameStream(ours)
+    stream = FrameStream(ours, multiplexed=True)
     yield stream, theirs
     stream.close()
     theirs.close()
@@ -27,7 +27,7 @@ def ends():
 @given(st.lists(st.text(), max_size=5), st.integers(1, 40))
 def test_frames_survive_any_split(messages, size):
     ours, theirs = socket.socketpair()
-    stream = FrameStream(ours)
+    stream = FrameStream(ours, multiplexed=True)
     raw = b"".join(map(pack, messages))
     cut = b"".join(piece(1, raw[i : i + size]) for i in range(0, len(raw), size))
     # From another thread: so many small pieces fill the socket.
