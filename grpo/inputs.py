@@ -10,6 +10,7 @@ from grpo.config.schema import DataConfig, RunConfig
 from grpo.data.problems import load_problems
 from grpo.origins import check_origins
 from grpo.paths import find_model
+from grpo.trackers import check_trackers
 from verifiers.errors import BadReference, UserError
 from verifiers.problem import Problem
 from verifiers.protocol import Verifier
@@ -54,6 +55,7 @@ def load_inputs(config: RunConfig) -> Inputs:
         SandboxUnavailable: A verifier needs the sandbox, and there is none.
     """
     check_origins()
+    check_trackers(config.report_to)
     model = find_model(config.model)
     train_sets, eval_sets = load_problem_sets(config)
     problems = [p for sets in (train_sets, eval_sets) for members in sets.values() for p in members]

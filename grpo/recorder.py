@@ -1,4 +1,4 @@
-"""Keeps what a run produces: on disk, in TensorBoard and on the console."""
+"""Keeps what a run produces: on disk, with the trackers and on the console."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from grpo.evaluation.scores import EvaluationResult, compare_pass_at_1
 from grpo.run_directory import RunDirectory
 from grpo.symptoms import Symptom, SymptomWatch
 from grpo.timing import Laps
+from grpo.trackers import Tracker
 from grpo.values import ScoredGroup, StepReport
 
 
@@ -23,7 +24,7 @@ class RunRecorder:
         directory: Where they are kept.
         console: Where they are shown.
         seed: The run's seed, for the intervals' resampling.
-        tensorboard: Whether to write TensorBoard events.
+        trackers: Where metrics go as well; the caller closes them.
         laps: The parts of the start so far; the first evaluation and the first step are added.
     """
 
@@ -33,14 +34,14 @@ class RunRecorder:
         directory: RunDirectory,
         console: Console,
         seed: int,
-        tensorboard: bool,
+        trackers: Sequence[Tracker],
         laps: Laps,
     ) -> None:
         self._laps = laps
         self._directory = directory
         self._console = console
         self._seed = seed
-        self._board = _open_tensorboard(directory) if tensorboard else None
+        self._trackers = trackers
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._dropped: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
@@ -76,8 +77,8 @@ class RunRecorder:
         for name, value in report.metrics.items():
             if name.startswith(prefix) and name != "time/loop_overhead":
                 self._seconds[name.removeprefix(prefix)] += value
-            if self._board is not None:
-                self._board.add_scalar(name, value, report.step)
+        for tracker in self._trackers:
+            tracker.log(report.step, report.metrics)
         self._console.step(report)
         if self._steps == 1:
             self._laps.lap("first step")
@@ -91,12 +92,13 @@ class RunRecorder:
         """Write and show an evaluation."""
         self._directory.write_evaluation(result, groups)
         self._evaluations.append(result)
-        if self._board is not None:
-            for score in result.sets:
-                for k, estimate in score.pass_at_k.items():
-                    self._board.add_scalar(
-                        f"heldout/{score.name}/pass@{k}", estimate.value, result.step
-                    )
+        scores = {
+            f"heldout/{score.name}/pass@{k}": estimate.value
+            for score in result.sets
+            for k, estimate in score.pass_at_k.items()
+        }
+        for tracker in self._trackers:
+            tracker.log(result.step, scores)
         if not self._steps:
             self._laps.lap("evaluation")
         self._console.evaluation(result)
@@ -123,8 +125,6 @@ class RunRecorder:
             "held_out": self._summarise_scores(before, after) if after else {},
         }
         self._directory.write_json("summary.json", summary)
-        if self._board is not None:
-            self._board.close()
         if self._steps:
             self._console.table(make_time_table(self._seconds, self._steps))
         if after:
@@ -153,9 +153,3 @@ class RunRecorder:
 
 def _dump(pass_at_k: Any) -> dict[str, Any]:
     return {f"pass@{k}": estimate.model_dump() for k, estimate in pass_at_k.items()}
-
-
-def _open_tensorboard(directory: RunDirectory) -> Any:
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(log_dir=str(directory.path / "tensorboard"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +27,7 @@ from grpo.rollout.errors import RolloutError
 from grpo.run_directory import RunDirectory
 from grpo.stopping import StopSignal
 from grpo.timing import Laps, Timeline
+from grpo.trackers import Tracker, open_trackers
 from grpo.wiring import (
     Machinery,
     make_collector,
@@ -66,14 +67,17 @@ def run_training(
         directory, checkpoint = found or (_make_directory(config), None)
         console.line(f"folder     {directory.path}")
         laps.lap("Ray and prompts")
-        complete, summary = _train(
-            config,
-            prepared,
-            console=console,
-            directory=directory,
-            checkpoint=checkpoint,
-            laps=laps,
-        )
+        plain = config.model_dump(mode="json")
+        with open_trackers(config.report_to, directory.path, plain) as trackers:
+            complete, summary = _train(
+                config,
+                prepared,
+                console=console,
+                directory=directory,
+                checkpoint=checkpoint,
+                trackers=trackers,
+                laps=laps,
+            )
     _say_goodbye(console, directory, complete)
     return complete, summary
 
@@ -85,6 +89,7 @@ def _train(
     console: Console,
     directory: RunDirectory,
     checkpoint: Path | None,
+    trackers: Sequence[Tracker],
     laps: Laps,
 ) -> tuple[bool, dict[str, Any]]:
     timeline = Timeline(on_phase=console.phase)
@@ -106,7 +111,7 @@ def _train(
             directory=directory,
             console=console,
             seed=config.seed,
-            tensorboard="tensorboard" in config.report_to,
+            trackers=trackers,
             laps=laps,
         )
         with StopSignal(console.line) as stop:

@@ -313,8 +313,8 @@ class RunConfig(Section):
     """Evaluate every so many steps; 0 only before and after training."""
     eval_before_train: bool = True
     """Evaluate the untrained policy, to compare with."""
-    report_to: tuple[Literal["tensorboard"], ...] = ("tensorboard",)
-    """Where metrics go besides `metrics.jsonl`."""
+    report_to: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
+    """Where metrics go besides `metrics.jsonl`; `wandb` wants `verigrad[wandb]`."""
 
     rollout: EngineConfig = EngineConfig()
     learner: LearnerConfig = LearnerConfig()

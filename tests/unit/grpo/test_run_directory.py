@@ -130,7 +130,7 @@ def test_the_recorder_sums_a_run_up(tmp_path, capsys):
         directory=RunDirectory(tmp_path),
         console=Console(steps=2),
         seed=0,
-        tensorboard=False,
+        trackers=(),
         laps=Laps(0.0),
     )
     before = [make_group("a", RIGHT, WRONG), make_group("b", WRONG, WRONG)]
@@ -159,7 +159,7 @@ def test_the_recorder_sums_a_run_up(tmp_path, capsys):
 def test_a_symptom_is_shown_with_examples_and_kept(tmp_path, capsys):
     directory = RunDirectory(tmp_path)
     recorder = RunRecorder(
-        directory=directory, console=Console(steps=9), seed=0, tensorboard=False, laps=Laps(0.0)
+        directory=directory, console=Console(steps=9), seed=0, trackers=(), laps=Laps(0.0)
     )
     for step in range(1, 6):
         recorder.keep_rollouts(step, [make_group("a", Status.NO_ANSWER, WRONG)])

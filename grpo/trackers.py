@@ -1,0 +1,141 @@
+"""Where a run's metrics go besides its folder's `metrics.jsonl`: TensorBoard, Weights & Biases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+import yaml
+
+from verifiers.errors import UserError
+
+
+class Tracker(Protocol):
+    """Takes metrics by step."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Add a step's metrics; a step may come twice, with other names."""
+        ...
+
+    def close(self) -> None:
+        """Hand over what is waiting."""
+        ...
+
+
+class TensorBoard:
+    """Event files in `tensorboard/` of the run's folder.
+
+    Args:
+        folder: The run's.
+        config: Kept as text.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(log_dir=str(folder / "tensorboard"))
+        self._writer.add_text("config", f"```\n{yaml.safe_dump(dict(config), sort_keys=False)}```")
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Add a step's metrics."""
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Write what is waiting."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run of wandb: the project is `WANDB_PROJECT`, or verigrad; wandb reads its other variables.
+
+    A resumed run goes on in the same run of wandb, whose id is in `wandb_id` of the run's folder.
+
+    Args:
+        folder: The run's.
+        config: Kept with the run.
+
+    Raises:
+        UserError: wandb cannot start: no key, no such project.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        wandb = import_module("wandb")
+        try:
+            self._run = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", "verigrad"),
+                name=folder.name,
+                id=_keep_id(folder / "wandb_id"),
+                dir=str(folder),
+                config=dict(config),
+                resume="allow",
+            )
+        except wandb.errors.Error as error:
+            raise UserError(
+                f"report_to names wandb, but it does not start: {error}. Run `wandb login`, set "
+                "WANDB_API_KEY, or set WANDB_MODE=offline to send nothing for now."
+            ) from None
+        # wandb's own counter only rises, and evaluations come at a step that was already logged.
+        self._run.define_metric("*", step_metric="step")
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Add a step's metrics."""
+        self._run.log({"step": step, **metrics})
+
+    def close(self) -> None:
+        """Wait until everything is sent."""
+        self._run.finish()
+
+
+TRACKERS: Mapping[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+}
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Check that what the trackers need is installed.
+
+    Raises:
+        UserError: It is not.
+    """
+    if "wandb" in names and find_spec("wandb") is None:
+        raise UserError(
+            "report_to names wandb, which is not installed: run `pip install 'verigrad[wandb]'`, "
+            "or take it out of report_to."
+        )
+
+
+@contextmanager
+def open_trackers(
+    names: Sequence[str], folder: Path, config: Mapping[str, Any]
+) -> Iterator[tuple[Tracker, ...]]:
+    """The trackers of a run, closed at the end.
+
+    Args:
+        names: Keys of `TRACKERS`.
+        folder: The run's.
+        config: The run's, as plain values.
+
+    Raises:
+        UserError: One cannot start.
+    """
+    with ExitStack() as opened:
+        trackers: list[Tracker] = []
+        for name in names:
+            tracker = TRACKERS[name](folder, config)
+            opened.callback(tracker.close)
+            trackers.append(tracker)
+        yield tuple(trackers)
+
+
+def _keep_id(file: Path) -> str:
+    if not file.exists():
+        file.write_text(uuid4().hex[:12], encoding="ascii")
+    return file.read_text(encoding="ascii")
