@@ -138,10 +138,10 @@ def bound_names(code: str, what: str) -> set[str]:
     Raises:
         BadTest: It does not compile.
     """
-    if not code:
-        return set()
-    _parse(code, what)
-    return _bound(symtable.symtable(code, what, "exec"))
+    try:  # no syntax tree is made for that, which for much data would take seconds
+        return _bound(symtable.symtable(code, what, "exec"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise BadTest(f"{what} does not compile: {error}") from error
 
 
 def _bound(table: symtable.SymbolTable) -> set[str]:

@@ -16,6 +16,8 @@ def _read(fields: Fields) -> CodeRow:
             "tests": [{"kind": "assert", "code": fields.text("test")}],
             # What a completion may build on: imports, helper functions, the opened function.
             "preamble": prompt,
+            # Some tests call those helper functions too.
+            "setup": prompt,
         },
         solution=None if body is None else prompt + body,
     )

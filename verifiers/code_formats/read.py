@@ -9,6 +9,7 @@ from typing import Any
 from verifiers.code_formats.apps import APPS, TACO
 from verifiers.code_formats.codecontests import CODECONTESTS
 from verifiers.code_formats.commonoj import COMMONOJ
+from verifiers.code_formats.evalplus import EVALPLUS
 from verifiers.code_formats.humaneval import HUMANEVAL
 from verifiers.code_formats.kodcode import KODCODE
 from verifiers.code_formats.livecodebench import LIVECODEBENCH
@@ -19,6 +20,7 @@ from verifiers.errors import UserError
 
 # A row is of the first format whose columns it has.
 FORMATS: tuple[CodeFormat, ...] = (
+    EVALPLUS,
     HUMANEVAL,
     MBPP,
     TACO,
