@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo.config.schema import DataConfig, RunConfig
+from grpo.data.overlap import Overlap, find_overlaps
 from grpo.data.problems import load_problems
 from grpo.origins import check_origins
 from grpo.paths import find_model
@@ -31,6 +32,7 @@ class Inputs:
         eval_sets: Held-out problems, by the set's name.
         verifier_options: Options of every verifier that a problem names.
         left_out: What is wrong with the problems that were left out, by the set's name.
+        overlaps: Held-out problems that are also trained on, by the held-out set's name.
     """
 
     model: str
@@ -38,6 +40,7 @@ class Inputs:
     eval_sets: ProblemSets
     verifier_options: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, Sequence[str]]
+    overlaps: Mapping[str, Sequence[Overlap]]
 
     @property
     def problems(self) -> Iterator[Problem]:
@@ -73,6 +76,7 @@ def load_inputs(config: RunConfig) -> Inputs:
         eval_sets=eval_kept,
         verifier_options=options,
         left_out=train_bad | eval_bad,
+        overlaps=find_overlaps(train_kept, eval_kept),
     )
 
 
@@ -82,6 +86,11 @@ def load_problem_sets(config: RunConfig) -> tuple[ProblemSets, ProblemSets]:
     Raises:
         UserError: A set cannot be read, or two have the same name.
     """
+    if not config.data and not config.evaluation.data:
+        raise UserError(
+            "There is nothing to work on: neither data nor evaluation.data names a set. Name a "
+            "recipe (data=gsm8k; docs/data.md lists them) or a file."
+        )
     train_sets = _load_sets(config.data, "data")
     eval_sets = _load_sets(config.evaluation.data, "evaluation.data")
     _check_labels_differ(config)
@@ -124,10 +133,37 @@ def find_verifier_options(
             f"in use are: "
             f"{', '.join(sorted(used))}."
         )
+    from_sets = _options_of_sets((*config.data, *config.evaluation.data))
     return {
-        name: dict(config.verifiers.get(name, {})) | _sandbox_options(config, name)
+        name: from_sets.get(name, {})
+        | dict(config.verifiers.get(name, {}))
+        | _sandbox_options(config, name)
         for name in sorted(used)
     }
+
+
+def _options_of_sets(sets: Sequence[DataConfig]) -> dict[str, dict[str, Any]]:
+    """What the sets say of their verifiers, each of which is one for the whole run.
+
+    Raises:
+        UserError: Two sets want one option differently.
+    """
+    options: dict[str, dict[str, Any]] = {}
+    for data in sets:
+        if data.verifier is None:
+            if data.verifier_options:
+                raise UserError(f"{data.label!r} has verifier_options, but no verifier; set it.")
+            continue
+        chosen = options.setdefault(data.verifier, {})
+        for key, value in data.verifier_options.items():
+            if chosen.setdefault(key, value) != value:
+                raise UserError(
+                    f"{data.label!r} wants {key}={value!r} of the verifier {data.verifier!r}, and "
+                    f"another set wants {chosen[key]!r}; one run has one such verifier. Use the "
+                    f"same value in both, or say it once in verifiers.{data.verifier}.{key} and "
+                    "leave it out of the sets."
+                )
+    return options
 
 
 def _sandbox_options(config: RunConfig, verifier: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo.config.schema import RunConfig
+from grpo.data.overlap import describe_overlaps
 from grpo.data.prompts import PromptEncoder, read_max_positions
 from grpo.environment import find_device, resolve_dtype
 from grpo.inputs import Inputs
@@ -103,6 +104,9 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
             f"UNSAFE     model-written code runs under sandbox.backend={config.sandbox.backend}, "
             f"which hostile programs can break out of"
         )
+    for name, overlaps in prepared.inputs.overlaps.items():
+        size = len(prepared.inputs.eval_sets[name])
+        lines.append(f"WARNING    {describe_overlaps(name, overlaps, size)}")
     lengths = [len(ids) for ids in prepared.prompts.values()]
     lines.append(
         f"prompts    {min(lengths)} to {max(lengths)} tokens, of "

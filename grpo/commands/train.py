@@ -10,6 +10,7 @@ from typing import Any
 
 from grpo.config import RunConfig, load_config
 from grpo.console import Console
+from verifiers.errors import UserError
 
 _DESCRIPTION = """\
 Train a policy with GRPO on verified rewards.
@@ -58,6 +59,11 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; 0 when all steps were made, 130 when the user stopped the run."""
     begun = time.perf_counter()
     config, notes = load_config(args.config, args.overrides)
+    if not config.data:
+        raise UserError(
+            f"{args.config} has no training set: data is empty. Name a recipe (data=gsm8k; "
+            "docs/data.md lists them) or a file."
+        )
     console = Console(to_stderr=args.json, steps=config.steps)
     for note in notes:
         console.line(f"note: {note}")

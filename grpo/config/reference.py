@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from grpo.config.aliases import ALIASES
-from grpo.config.schema import DataConfig, RunConfig
+from grpo.config.schema import DataConfig, FewShotConfig, RunConfig
 
 _HEAD = """# Configuration
 
@@ -40,6 +40,11 @@ def render() -> str:
             parts += [f"\n## `{name}`\n", f"{section.__doc__}\n", *_table(section, f"{name}.")]
     parts += ["\n## Entries of `data` and `evaluation.data`\n", f"{DataConfig.__doc__}\n"]
     parts += _table(DataConfig, "")
+    parts += [
+        "\n### `few_shot`\n",
+        f"{FewShotConfig.__doc__}\n",
+        *_table(FewShotConfig, "few_shot."),
+    ]
     parts += [
         "\n## Names of other trainers\n",
         "Accepted, with a line that says what they mapped to.\n",

@@ -1,41 +1,48 @@
-"""Rows of a local file or of a hub data set, each with the place it came from."""
+"""Rows of a data set, wherever it is: a local file, the hub, or a generator of puzzles."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import json
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from grpo.config.recipes import recipe_names
 from grpo.config.schema import DataConfig
+from grpo.data.files import FORMATS, Row, format_of, read_file
+from grpo.data.generated import PREFIX, generate_rows
 from grpo.paths import project_roots
 from verifiers.errors import UserError
-
-Row = dict[str, Any]
-_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".arrow")
 
 
 def read_rows(data: DataConfig) -> list[tuple[str, Row]]:
     """Read a data set, as (place, row) pairs.
 
     Args:
-        data: Where it is; `limit` is honoured.
+        data: Where it is; `where` and `limit` are honoured.
 
     Raises:
         UserError: It cannot be found or read; the message names file and line.
     """
-    file = _find_local(data.path)
-    rows = _local_rows(file) if file else _hub_rows(data)
     taken = []
-    for place, row in rows:
+    num_read = 0
+    for place, row in _find_rows(data):
         if data.limit is not None and len(taken) == data.limit:
             break
-        taken.append((place, row))
+        num_read += 1
+        if all(_keeps(wanted, name, row, place) for name, wanted in data.where.items()):
+            taken.append((place, row))
     if not taken:
-        raise UserError(f"The data set {data.path!r} has no rows.")
+        left = f" that `where` keeps, of {num_read}" if num_read else ""
+        raise UserError(f"The data set {data.path!r} has no rows{left}.")
     return taken
+
+
+def _find_rows(data: DataConfig) -> Iterator[tuple[str, Row]]:
+    if data.path.startswith(PREFIX):
+        return generate_rows(data.path, split=data.split, size=data.limit)
+    file = _find_local(data.path)
+    return read_file(file) if file else _hub_rows(data)
 
 
 def _find_local(path: str) -> Path | None:
@@ -44,107 +51,67 @@ def _find_local(path: str) -> Path | None:
     for base in bases:
         if (base / given).is_file():
             return base / given
-    if _format_of(given) or path.count("/") != 1 or given.is_absolute():
+    if format_of(given) or path.count("/") != 1 or given.is_absolute():
+        near = difflib.get_close_matches(path, recipe_names(), n=2)
+        hint = f" Or did you mean `recipe: {near[0]}`?" if near else ""
         raise UserError(
-            f"The data file {path!r} does not exist. Give the path of a {', '.join(_FORMATS)} file "
-            "(each also .gz), relative to the working folder or to the project, or a hub id "
-            "(owner/name)."
+            f"The data file {path!r} does not exist. Give the path of a {', '.join(FORMATS)} file "
+            "(the first three also .gz), relative to the working folder or to the project, or a "
+            f"hub id (owner/name).{hint}"
         )
     return None
-
-
-def _format_of(file: Path) -> str | None:
-    suffix = Path(file.stem).suffix if file.suffix == ".gz" else file.suffix
-    return suffix if suffix in _FORMATS else None
-
-
-def _local_rows(file: Path) -> Iterator[tuple[str, Row]]:
-    match _format_of(file):
-        case ".jsonl":
-            return _jsonl_rows(file)
-        case ".json":
-            return _json_rows(file)
-        case ".csv":
-            return _csv_rows(file)
-        case ".parquet" | ".arrow" as kind:
-            return _columnar_rows(file, kind)
-        case _:
-            raise UserError(f"{file} has no known data format; use one of {', '.join(_FORMATS)}.")
-
-
-def _read_text(file: Path) -> str:
-    try:
-        data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-        return data.decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UserError(f"{file} cannot be read as UTF-8 text: {error}") from None
-
-
-def _jsonl_rows(file: Path) -> Iterator[tuple[str, Row]]:
-    for number, line in enumerate(_read_text(file).split("\n"), start=1):
-        if line.strip():
-            place = f"{file}:{number}"
-            yield place, _as_row(_parse_json(line, place), place)
-
-
-def _json_rows(file: Path) -> Iterator[tuple[str, Row]]:
-    rows = _parse_json(_read_text(file), str(file))
-    if not isinstance(rows, list):
-        raise UserError(f"{file} must hold a JSON list of rows, but holds {type(rows).__name__}.")
-    for number, row in enumerate(rows, start=1):
-        place = f"{file}[{number}]"
-        yield place, _as_row(row, place)
-
-
-def _csv_rows(file: Path) -> Iterator[tuple[str, Row]]:
-    for number, row in enumerate(csv.DictReader(_read_text(file).splitlines()), start=2):
-        yield f"{file}:{number}", dict(row)
-
-
-def _columnar_rows(file: Path, kind: str) -> Iterator[tuple[str, Row]]:
-    import datasets
-
-    try:
-        loaded = (
-            datasets.Dataset.from_parquet(str(file))
-            if kind == ".parquet"
-            else datasets.Dataset.from_file(str(file))
-        )
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read as {kind[1:]}: {error}") from None
-    for number, row in enumerate(loaded):
-        yield f"{file}[{number}]", dict(row)
 
 
 def _hub_rows(data: DataConfig) -> Iterator[tuple[str, Row]]:
     import datasets
 
     try:
-        loaded = datasets.load_dataset(
-            data.path, data.subset, split=data.split, revision=data.revision
-        )
+        if data.files:
+            at = f"@{data.revision}" if data.revision else ""
+            kind = (format_of(Path(data.files[0])) or "").removeprefix(".")
+            loaded = datasets.load_dataset(
+                {"jsonl": "json"}.get(kind, kind),
+                data_files=[f"hf://datasets/{data.path}{at}/{file}" for file in data.files],
+                split="train",  # what the library calls files without splits
+            )
+        else:
+            loaded = datasets.load_dataset(
+                data.path, data.subset, split=data.split, revision=data.revision
+            )
     except Exception as error:  # the library raises a different class for every kind of trouble
         raise UserError(
             f"The data set {data.path!r} is no local file, and the hub did not give it: "
-            f"{type(error).__name__}: "
-            f"{error}. Check the id, subset={data.subset!r} and split={data.split!r}; without a "
-            f"connection name a "
-            "local copy (path=...)."
+            f"{type(error).__name__}: {error}. Check the id, subset={data.subset!r}, "
+            f"split={data.split!r} and revision={data.revision!r}. Without a connection set "
+            "`path` to a local copy (such as data.0.path=rows.jsonl; a recipe keeps everything "
+            "else). Behind a mirror set HF_ENDPOINT; for a gated set, HF_TOKEN; with a filled "
+            "cache, HF_HUB_OFFLINE=1."
         ) from error
     for number, row in enumerate(loaded):
         yield f"{data.path}[{data.split}]:{number}", dict(row)
 
 
-def _parse_json(text: str, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
+def _keeps(wanted: Any, name: str, row: Row, place: str) -> bool:
+    """Whether a row's value is the wanted one, one of them, or within their range."""
+    if name not in row:
         raise UserError(
-            f"{place} is not valid JSON: {error.msg} at column {error.colno}."
-        ) from None
+            f"{place} has no column {name!r}, which `where` needs. Its columns are: "
+            f"{', '.join(sorted(row))}."
+        )
+    value = row[name]
+    if not isinstance(wanted, Mapping):
+        allowed = wanted if isinstance(wanted, list | tuple) else [wanted]
+        return value in allowed or str(value) in {str(one) for one in allowed}
+    if not wanted or not set(wanted) <= {"from", "to"}:
+        raise UserError(f"`where` of column {name!r} takes `from` and `to`, not {dict(wanted)!r}.")
+    low, high = wanted.get("from"), wanted.get("to")
+    return (low is None or _comparable(value, low) >= _comparable(low, low)) and (
+        high is None or _comparable(value, high) <= _comparable(high, high)
+    )
 
 
-def _as_row(value: Any, place: str) -> Row:
-    if not isinstance(value, dict):
-        raise UserError(f"{place} must be a JSON object, but is {type(value).__name__}.")
-    return value
+def _comparable(value: Any, bound: Any) -> Any:
+    """Numbers as they are; all else as text, as far as the bound goes: 2025-02 has its last day."""
+    if isinstance(bound, int | float):
+        return float(value)
+    return str(value)[: len(str(bound))]

@@ -52,3 +52,31 @@ def test_a_missing_verifier_is_no_bad_reference(make_config):
     data = config.data[0].model_copy(update={"verifier": "maths"})
     with pytest.raises(UserError, match="maths"):
         load_inputs(config.model_copy(update={"data": (data,)}))
+
+
+def test_sets_that_want_one_verifier_differently_are_told_apart(make_config):
+    config = make_config(["1"])
+    (first,) = config.data
+    lenient = first.model_copy(
+        update={"name": "other", "verifier_options": {"extraction": "lenient"}}
+    )
+    strict = first.model_copy(update={"verifier_options": {"extraction": "boxed"}})
+    with pytest.raises(UserError, match="'other' wants extraction='lenient'"):
+        load_inputs(config.model_copy(update={"data": (strict, lenient)}))
+    inputs = load_inputs(config.model_copy(update={"data": (first, lenient)}))
+    assert inputs.verifier_options == {"math": {"extraction": "lenient"}}
+
+
+def test_held_out_problems_that_are_trained_on_are_found_before_training(make_config):
+    config = make_config(["1"])
+    (data,) = config.data
+    held_out = config.evaluation.model_copy(
+        update={"data": (data.model_copy(update={"name": "held"}),)}
+    )
+    inputs = load_inputs(config.model_copy(update={"evaluation": held_out}))
+    assert [overlap.kind for overlap in inputs.overlaps["held"]] == ["same"]
+
+
+def test_a_run_without_any_set_is_refused(make_config):
+    with pytest.raises(UserError, match="neither data nor evaluation"):
+        load_inputs(make_config(["1"]).model_copy(update={"data": ()}))
