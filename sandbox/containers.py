@@ -24,6 +24,9 @@ from sandbox.worker import ENVIRONMENT, Worker
 FIRST_UID: Final = 20_000
 UIDS_PER_CONTAINER: Final = 100
 NUM_UID_RANGES: Final = 450
+MAX_PROCESSES: Final = 64
+# gVisor's kernel is a process of the container, and has threads and helpers of its own.
+_GVISOR_THREADS: Final = 448
 _UID_LABEL = f"{LABEL}.uid"
 
 _MODES = {
@@ -128,7 +131,7 @@ def _host_config(options: SandboxOptions) -> dict[str, Any]:
         "cap_drop": ["ALL"],
         "cap_add": list(capabilities),
         "security_opt": ["no-new-privileges", f"seccomp={json.dumps(_seccomp(options))}"],
-        "pids_limit": 64,
+        "pids_limit": MAX_PROCESSES + (_GVISOR_THREADS if options.runtime == "runsc" else 0),
         "mem_limit": memory,
         "memswap_limit": memory,
         "nano_cpus": 1_000_000_000,

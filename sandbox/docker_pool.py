@@ -76,7 +76,7 @@ def check_sandbox(engine: Engine, options: SandboxOptions) -> tuple[CanaryReport
     check_engine(engine, options)
     reap(engine)
     with closing(start_worker(engine, options)) as worker:
-        reports = run_canaries(worker, options.limits)
+        reports = run_canaries(worker, options)
     require(reports)
     return reports
 

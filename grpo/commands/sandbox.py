@@ -100,7 +100,7 @@ def _check(args: argparse.Namespace) -> int:
         removed = reap(engine)
         with closing(start_worker(engine, options)) as worker:
             started_s = time.monotonic() - start
-            reports = run_canaries(worker, options.limits)
+            reports = run_canaries(worker, options)
     lines = [f"A container of {options.image} was ready after {started_s:.2f} s."]
     lines += [f"  {one.name:<10} {one.problem or 'contained'}" for one in reports]
     if removed:

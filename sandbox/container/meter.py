@@ -47,7 +47,9 @@ class Meter:
 
 
 def _open_first(cgroup: Path | None, names: Iterable[str]) -> tuple[str, int] | None:
-    for name in names if cgroup is not None else ():
+    if cgroup is None:
+        return None
+    for name in names:
         try:
             return name, os.open(cgroup / name, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

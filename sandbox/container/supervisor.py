@@ -110,9 +110,11 @@ class Supervisor:
             "MSGQUEUE": 0,
         }
         if self._isolation.mode is Mode.SAME_USER:
-            # The kernel counts the processes of this user on the whole machine. The container's own
-            # limit, and `Watch`, stand in.
-            del found["NPROC"]
+            # The kernel counts everything of this user on the machine: in a container that is this
+            # process and its zygotes; elsewhere `Watch` stands in.
+            found["NPROC"] += len(self._isolation.own)
+            if self._base_bytes is not None:
+                del found["NPROC"]
         return found
 
 
@@ -172,8 +174,9 @@ def _start_zygote(traits: dict[str, Any]) -> tuple[socket.socket, int, list[str]
 def _pipe() -> tuple[int, int]:
     reader, writer = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(reader, False)
-    # Lets the program open /dev/stdout again after it has changed its user.
-    os.fchmod(writer, 0o222)
+    with contextlib.suppress(PermissionError):  # gVisor's pipes have no mode to change
+        # Lets the program open /dev/stdout again after it has changed its user.
+        os.fchmod(writer, 0o222)
     return reader, writer
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
 from sandbox.backends import check_backend
-from sandbox.docker_pool import start_worker
+from sandbox.docker_pool import check_sandbox, start_worker
 from sandbox.engine import Engine
 from sandbox.errors import WorkerLost
 from sandbox.limits import Limits
@@ -16,6 +18,7 @@ from sandbox.options import SandboxOptions
 from sandbox.pool import Runner
 from sandbox.result import Call, ExecStatus, Job
 from sandbox.unsafe import start_process
+from tests.engines import GVISOR, OwnEngine
 
 pytestmark = pytest.mark.integration
 LIMITS = Limits(cpu_s=2.0)
@@ -28,6 +31,12 @@ BACKENDS = {
     "bubblewrap": {"backend": "bubblewrap", "allow_unsafe_backend": True},
     "subprocess": {"backend": "subprocess", "allow_unsafe_backend": True},
 }
+# On an engine of its own, so that the machine's need not know it; a second and more a container.
+GVISOR_BACKEND = pytest.param(
+    {"isolation": "container_per_candidate", "runtime": "runsc"},
+    id="docker-runsc",
+    marks=pytest.mark.long,
+)
 
 
 class Starter:
@@ -53,12 +62,26 @@ class Starter:
             self.current = None
 
 
-@pytest.fixture(scope="module", params=BACKENDS.values(), ids=list(BACKENDS))
-def starter(request) -> Iterator[Starter]:
+@pytest.fixture(
+    scope="module",
+    params=[*(pytest.param(one, id=name) for name, one in BACKENDS.items()), GVISOR_BACKEND],
+)
+def starter(request, tmp_path_factory) -> Iterator[Starter]:
     options = SandboxOptions(limits=LIMITS, **request.param)
-    check_backend(options)
-    with closing(Engine()) as engine, closing(Starter(options, engine)) as one:
-        yield one
+    with contextlib.ExitStack() as stack:
+        if options.runtime == "runsc":
+            if shutil.which("runsc") is None:
+                pytest.skip("gVisor is not installed: apt-get install runsc")
+            own = stack.enter_context(OwnEngine(tmp_path_factory.mktemp("engine"), GVISOR))
+            own.load_image()
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("DOCKER_HOST", own.url)
+        if options.backend == "bubblewrap" and shutil.which("bwrap") is None:
+            pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
+        check_backend(options)
+        engine = stack.enter_context(closing(Engine()))
+        if options.backend == "docker":
+            check_sandbox(engine, options)  # what its canaries must not be able to do
+        yield stack.enter_context(closing(Starter(options, engine)))
 
 
 @pytest.fixture
