@@ -17,16 +17,14 @@ from sandbox.pool import PoolStats, SandboxPool
 from sandbox.result import InfraCause
 from sandbox.suite import Suite
 from sandbox.suite_reader import read_suite
-from verifiers.code_block import last_code_block
+from verifiers.code_block import Extraction, find_program
 from verifiers.errors import BadReference, UserError
 from verifiers.example import Example
-from verifiers.extraction import find_final_reply
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Placement, Verifier
 from verifiers.verdict import Reason, Status, Verdict
 
 Scoring = Literal["all", "fraction"]
-Extraction = Literal["block", "text"]
 
 MAX_PROGRAM_CHARS = 1 << 20
 _CACHED_SUITES = 4096
@@ -102,7 +100,7 @@ class CodeVerifier(Verifier):
         if extract not in ("block", "text"):
             raise UserError(f"extract of the code verifier is `block` or `text`, not {extract!r}.")
         self._scoring = scoring
-        self._extract = extract
+        self._extract: Extraction = extract
         given = {"image": image, "runtime": runtime, "pool_size": pool_size}
         try:
             limits = Limits(cpu_s=cpu_s, wall_s=wall_s, memory_mb=memory_mb, stdout_kb=stdout_kb)
@@ -162,12 +160,16 @@ class CodeVerifier(Verifier):
 
     def verify(self, submission: Submission) -> Verdict:
         """Run the completion's program on the problem's tests."""
-        program = self._program(submission)
-        if isinstance(program, Reason):
-            return self._verdict(Status.NO_ANSWER, 0.0, program)
-        if len(program) > MAX_PROGRAM_CHARS:
-            return self._verdict(Status.LIMIT, 0.0, Reason.TOO_LONG, extracted=program[:1000])
+        program = find_program(submission.completion, self._extract, truncated=submission.truncated)
         suite = self._suite(submission.problem)
+        nothing_run = {"num_tests": len(suite.tests), "tests": []}
+        if isinstance(program, Reason):
+            return self._verdict(Status.NO_ANSWER, 0.0, program, report=nothing_run)
+        if len(program) > MAX_PROGRAM_CHARS:
+            shown = program[:1000]
+            return self._verdict(
+                Status.LIMIT, 0.0, Reason.TOO_LONG, extracted=shown, report=nothing_run
+            )
         try:
             pool = self._started()
         except SandboxUnavailable as error:
@@ -209,18 +211,6 @@ class CodeVerifier(Verifier):
                 self._suites.clear()
             self._suites[key] = (problem.reference, suite)
         return suite
-
-    def _program(self, submission: Submission) -> str | Reason:
-        """The program of a completion, or why there is none."""
-        program: str | None = submission.completion
-        if self._extract == "block":
-            reply = find_final_reply(submission.completion)
-            if isinstance(reply, Reason):
-                return reply
-            program = last_code_block(reply)
-        if program is not None and program.strip():
-            return program
-        return Reason.TRUNCATED if submission.truncated else Reason.NO_CODE
 
     def _as_completion(self, program: str) -> str:
         return f"```python\n{program}```\n" if self._extract == "block" else program

@@ -3,11 +3,39 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
+
+from verifiers.extraction import find_final_reply
+from verifiers.verdict import Reason
+
+Extraction = Literal["block", "text"]
 
 PYTHON_TAGS = frozenset({"", "python", "python3", "py", "py3"})
 # A fence opens a line, indented by a few spaces at most, with three or more of the same mark.
 # Possessive, so that a line of any length is read once.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)(?:[^\S\n][^\n`]*+)?$", re.MULTILINE)
+
+
+def find_program(completion: str, extract: Extraction, *, truncated: bool = False) -> str | Reason:
+    """The program of a completion.
+
+    Args:
+        completion: All that the model has written.
+        extract: `block`: the last fenced code block after any reasoning. `text`: everything.
+        truncated: Whether the completion was cut off.
+
+    Returns:
+        Its source, or why there is none.
+    """
+    program: str | None = completion
+    if extract == "block":
+        reply = find_final_reply(completion)
+        if isinstance(reply, Reason):
+            return reply
+        program = last_code_block(reply)
+    if program is not None and program.strip():
+        return program
+    return Reason.TRUNCATED if truncated else Reason.NO_CODE
 
 
 def last_code_block(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""`verigrad sandbox`: build the image, check the machine, run a program."""
+"""`verigrad sandbox`: build the image, check the machine, run a program, judge solutions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
+from grpo.commands.sandbox_judge import add_action as add_judge_action
 from sandbox.canary import run_canaries
 from sandbox.docker_pool import check_engine, reap, start_worker
 from sandbox.engine import Engine
@@ -33,6 +34,7 @@ examples:
   verigrad sandbox check --isolation namespace
   verigrad sandbox run solution.py --stdin "3 4"
   echo 41 | verigrad sandbox run solution.py --json
+  verigrad sandbox judge humaneval --data HumanEval.jsonl.gz --solutions reference
 """
 _STDIN = "-"
 
@@ -60,6 +62,7 @@ def add_parser(subparsers: Any) -> None:
     execute.add_argument("--cpu-s", type=float, default=4.0, help="CPU seconds (default: 4)")
     execute.add_argument("--memory-mb", type=int, default=256, help="memory (default: 256)")
     execute.set_defaults(run=_run)
+    add_judge_action(actions)
     for action in (build, check, execute):
         action.add_argument("--image", default=DEFAULT_IMAGE, help=f"default: {DEFAULT_IMAGE}")
         action.add_argument("--json", action="store_true", help="print one JSON object")

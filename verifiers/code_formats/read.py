@@ -81,6 +81,11 @@ def read_code_row(
     return columns | {name: value for name, value in optional.items() if value is not None}
 
 
+def format_names() -> tuple[str, ...]:
+    """Every name of a format."""
+    return (*(one.name for one in FORMATS), *ALIASES)
+
+
 def find_format(name: str) -> CodeFormat:
     """A format by its name.
 
@@ -91,7 +96,7 @@ def find_format(name: str) -> CodeFormat:
     for one in FORMATS:
         if one.name == wanted:
             return one
-    known = [AUTO, *(one.name for one in FORMATS), *ALIASES]
+    known = [AUTO, *format_names()]
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise UserError(
