@@ -1,172 +1,259 @@
-"""Turn the rewards of groups into advantages."""
+"""Turn the rewards of groups into advantages, one for each completion."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
+from grpo.algorithms.outcomes import Outcome, centre, deviation, divide, has_signal, mean
 from verifiers.errors import UserError
 
-Rewards = Sequence[float | None]
-Advantages = list[float | None]
+Groups = Sequence[Sequence[Outcome]]
+Values = list[list[float]]
 ScaleRewards = Literal["group", "batch", "none"]
 
-# Rewards that differ by less are one reward: float noise divided by a tiny standard deviation would
-# otherwise become an advantage of order one.
-SPREAD_TOLERANCE = 1e-6
-STD_EPSILON = 1e-4
 WHITENING_EPSILON = 1e-8
 
 
-def has_signal(rewards: Rewards) -> bool:
-    """Tell whether a group can teach anything: two verified members, with rewards that differ.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """What centred rewards are divided by, where an estimator leaves that open.
 
-    The decision is taken on the whole group at once and on max - min, never on a standard deviation
-    of zero.
+    Attributes:
+        by: The standard deviation of the `group`, of all raw rewards of the `batch`, or `none`.
+        ddof: What the deviation's divisor falls short of the count by.
+        epsilon: Added to the deviation.
     """
-    verified = [r for r in rewards if r is not None]
-    return len(verified) >= 2 and max(verified) - min(verified) > SPREAD_TOLERANCE
+
+    by: ScaleRewards = "group"
+    ddof: int = 1
+    epsilon: float = 1e-4
 
 
 def compute_advantages(
-    groups: Sequence[Rewards], *, estimator: str = "grpo", scale_rewards: ScaleRewards = "group"
-) -> list[Advantages]:
+    groups: Sequence[Sequence[Outcome | None]],
+    *,
+    estimator: str = "grpo",
+    scaling: Scaling = Scaling(),
+) -> list[list[float | None]]:
     """Compute the advantage of every member of every group of a batch.
 
-    A reward of None marks a member that could not be verified. It takes no part in any mean or
-    deviation and its advantage is None. A group without signal (see `has_signal`) gets 0 for each
-    verified member, exactly.
+    None marks a member that could not be verified. It takes no part in any mean or deviation and
+    its advantage is None. Where the baseline is the group's, a group without signal (see
+    `has_signal`) gets 0 for each verified member, exactly.
 
     Args:
-        groups: The rewards of each group, in member order.
+        groups: The members of each group, in order.
         estimator: A key of `ADVANTAGES`.
-        scale_rewards: What the centred rewards are divided by; only `grpo` divides by anything,
-            every other estimator takes `none` alone.
+        scaling: Estimators that are not in `SCALED` fix their own scale and take `none` alone.
 
     Returns:
         One list for each group, as long as the group.
 
     Raises:
-        UserError: If the estimator is unknown, or `scale_rewards` does not fit it.
+        UserError: If the estimator is unknown, or the scaling does not fit it.
 
     Example:
-        >>> compute_advantages([[1.0, 0.0, None]], scale_rewards="none")
+        >>> group = [Outcome(reward=1.0), Outcome(reward=0.0), None]
+        >>> compute_advantages([group], scaling=Scaling(by="none"))
         [[0.5, -0.5, None]]
     """
-    compute = ADVANTAGES.get(estimator)
-    if compute is None:
+    if estimator not in ADVANTAGES:
         raise UserError(
-            f"advantage={estimator!r} is no advantage estimator: choose one of"
+            f"advantage_estimator={estimator!r} is no advantage estimator: choose one of"
             f" {', '.join(ADVANTAGES)}"
         )
-    verified = [[r for r in rewards if r is not None] for rewards in groups]
-    values = compute(verified, scale_rewards)
-    return [_place(rewards, computed) for rewards, computed in zip(groups, values, strict=True)]
+    if scaling.by != "none" and estimator not in SCALED:
+        raise UserError(
+            f"scale_rewards={scaling.by!r} contradicts advantage_estimator={estimator!r}, which"
+            " fixes its own scale: set scale_rewards='none', or advantage_estimator='grpo'"
+        )
+    verified = [[member for member in group if member is not None] for group in groups]
+    values = ADVANTAGES[estimator](verified, scaling)
+    silent = [estimator not in BATCH_BASELINE and not _speaks(group) for group in verified]
+    return [
+        _place(group, [0.0] * len(computed) if mute else computed)
+        for group, computed, mute in zip(groups, values, silent, strict=True)
+    ]
 
 
-def grpo(groups: Sequence[Sequence[float]], scale: ScaleRewards) -> list[list[float]]:
-    """Reward minus the group's mean, over a standard deviation (ddof 1) plus 1e-4.
+def grpo(groups: Groups, scaling: Scaling) -> Values:
+    """Reward minus the group's mean, over a standard deviation plus epsilon.
 
     `group`: the group's own deviation (DeepSeekMath, arXiv 2402.03300). `batch`: that of all raw
     rewards of the batch (LitePPO, arXiv 2508.08221). `none`: not divided (Dr. GRPO, arXiv
     2503.20783), which removes the preference for very hard and very easy prompts.
     """
-    centred = [_centre(rewards) for rewards in groups]
-    if scale == "none":
-        return centred
-    if scale == "batch":
-        deviation = _std([r for rewards in groups for r in rewards])
-        return [_divide(values, deviation + STD_EPSILON) for values in centred]
-    return [
-        _divide(values, _std(rewards) + STD_EPSILON)
-        for values, rewards in zip(centred, groups, strict=True)
-    ]
+    rewards = [_rewards(group) for group in groups]
+    everything = [r for group in rewards for r in group]
+    spread = deviation(everything, scaling.ddof) if scaling.by == "batch" else None
+    return [_scale(group, scaling, spread) for group in rewards]
 
 
-def rloo(groups: Sequence[Sequence[float]], scale: ScaleRewards) -> list[list[float]]:
+def rloo(groups: Groups, scaling: Scaling) -> Values:
     """Reward minus the mean of the *other* members (RLOO, arXiv 2402.14740)."""
-    _refuse_scale("rloo", scale)
-    return [_divide(_centre(rewards), 1 - 1 / max(len(rewards), 2)) for rewards in groups]
+    del scaling
+    return [divide(centre(_rewards(g)), 1 - 1 / max(len(g), 2)) for g in groups]
 
 
-def reinforce_plus_plus_baseline(
-    groups: Sequence[Sequence[float]], scale: ScaleRewards
-) -> list[list[float]]:
-    """Reward minus the group's mean, whitened over the batch's sequences (arXiv 2501.03262).
-
-    Whitening over tokens instead would let long answers dominate the mean and the deviation.
-    """
-    _refuse_scale("reinforce_plus_plus_baseline", scale)
-    centred = [_centre(rewards) for rewards in groups]
-    everything = [value for values in centred for value in values]
-    mean = math.fsum(everything) / max(len(everything), 1)
-    root = math.sqrt(_std(everything) ** 2 + WHITENING_EPSILON)
-    return [[(value - mean) / root for value in values] for values in centred]
+def opo(groups: Groups, scaling: Scaling) -> Values:
+    """Reward minus the group's mean weighted by length (OPO, arXiv 2505.23585)."""
+    del scaling
+    values: Values = []
+    for group in groups:
+        tokens = sum(m.length for m in group)
+        baseline = math.fsum(m.length * m.reward for m in group) / max(tokens, 1)
+        values.append([m.reward - baseline for m in group])
+    return values
 
 
-def max_rl(groups: Sequence[Sequence[float]], scale: ScaleRewards) -> list[list[float]]:
+def max_rl(groups: Groups, scaling: Scaling) -> Values:
     """Reward minus the group's mean, over that mean; 0 where it is not positive (2602.02710)."""
-    _refuse_scale("max_rl", scale)
+    del scaling
+    rewards = [_rewards(group) for group in groups]
     return [
-        _divide(_centre(rewards), mean) if (mean := _mean(rewards)) > 0 else [0.0] * len(rewards)
-        for rewards in groups
+        divide(centre(group), middle) if (middle := mean(group)) > 0 else [0.0] * len(group)
+        for group in rewards
     ]
 
 
-def gpg(groups: Sequence[Sequence[float]], scale: ScaleRewards) -> list[list[float]]:
+def gpg(groups: Groups, scaling: Scaling) -> Values:
     """Centred rewards times B / (B - M), M the members of groups without signal (arXiv 2504.02546).
 
     The factor keeps the size of the gradient when part of the batch has nothing to say.
     """
-    _refuse_scale("gpg", scale)
-    size = sum(len(rewards) for rewards in groups)
-    informative = sum(len(rewards) for rewards in groups if has_signal(rewards))
-    alpha = size / informative if informative else 0.0
-    return [[alpha * value for value in _centre(rewards)] for rewards in groups]
+    del scaling
+    return _gpg(groups, sum(len(group) for group in groups if _speaks(group)))
 
 
-Estimator = Callable[[Sequence[Sequence[float]], ScaleRewards], list[list[float]]]
+def gpg_verl(groups: Groups, scaling: Scaling) -> Values:
+    """As verl computes `gpg`: its B - M counts the members whose reward is not 0."""
+    del scaling
+    return _gpg(groups, sum(m.reward != 0 for group in groups for m in group))
+
+
+def gdpo(groups: Groups, scaling: Scaling) -> Values:
+    """Each of several rewards normalised in its group, their sum whitened over the batch.
+
+    A reward with a narrow range is heard beside one with a wide range (arXiv 2601.05242); with one
+    reward only, this is `grpo` with a last whitening.
+    """
+    sums = [_sum_normalised(group, scaling) for group in groups]
+    flat = [value for values in sums for value in values]
+    middle, spread = mean(flat), deviation(flat, scaling.ddof) + scaling.epsilon
+    return [[(value - middle) / spread for value in values] for values in sums]
+
+
+def reinforce_plus_plus(groups: Groups, scaling: Scaling) -> Values:
+    """The reward itself, whitened over the tokens of the batch (REINFORCE++, arXiv 2501.03262).
+
+    The baseline is the batch's, so a group whose members are all right still teaches. With the KL
+    in the reward there is one advantage for each token; see `grpo.algorithms.token_advantages`.
+    """
+    del scaling
+    return _whiten([_rewards(group) for group in groups], _lengths(groups))
+
+
+def reinforce_plus_plus_baseline(groups: Groups, scaling: Scaling) -> Values:
+    """Reward minus the group's mean, whitened over the batch's sequences (arXiv 2501.03262).
+
+    Whitening over tokens instead lets long answers dominate the mean and the deviation.
+    """
+    del scaling
+    centred = [centre(_rewards(group)) for group in groups]
+    return _whiten(centred, [[1] * len(group) for group in groups])
+
+
+def reinforce_plus_plus_baseline_tokens(groups: Groups, scaling: Scaling) -> Values:
+    """The same, whitened over tokens, as verl does."""
+    del scaling
+    return _whiten([centre(_rewards(group)) for group in groups], _lengths(groups))
+
+
+Estimator = Callable[[Groups, Scaling], Values]
 
 ADVANTAGES: Mapping[str, Estimator] = {
     "grpo": grpo,
     "rloo": rloo,
-    "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
+    "opo": opo,
     "max_rl": max_rl,
     "gpg": gpg,
+    "gpg_verl": gpg_verl,
+    "gdpo": gdpo,
+    "reinforce_plus_plus": reinforce_plus_plus,
+    "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
+    "reinforce_plus_plus_baseline_tokens": reinforce_plus_plus_baseline_tokens,
 }
+# Whose scale `scale_rewards` chooses.
+SCALED = frozenset({"grpo", "gdpo"})
+# Whose baseline is the whole batch's, so that a group of equal rewards has a signal too.
+BATCH_BASELINE = frozenset({"reinforce_plus_plus"})
+# Whose advantages need not sum to 0 in a group.
+UNCENTRED = BATCH_BASELINE | {"opo", "reinforce_plus_plus_baseline_tokens"}
 
 
-def _place(rewards: Rewards, computed: Sequence[float]) -> Advantages:
+def _speaks(group: Sequence[Outcome]) -> bool:
+    """Whether any reward of a group differs among its members."""
+    rewards = _rewards(group)
+    return has_signal(rewards) or any(has_signal(values) for _, values in _columns(group))
+
+
+def _columns(group: Sequence[Outcome]) -> list[tuple[float, list[float]]]:
+    """Weight and members' values of each of a group's rewards."""
+    rows = [member.parts or ((1.0, member.reward),) for member in group]
+    columns = list(zip(*rows, strict=True))
+    return [(column[0][0], [value for _, value in column]) for column in columns]
+
+
+def _sum_normalised(group: Sequence[Outcome], scaling: Scaling) -> list[float]:
+    """Sum a group's rewards, each normalised and then weighted."""
+    totals = [0.0] * len(group)
+    for weight, values in _columns(group):
+        normalised = _scale(values, scaling) if has_signal(values) else [0.0] * len(group)
+        totals = [t + weight * v for t, v in zip(totals, normalised, strict=True)]
+    return totals
+
+
+def _place(group: Sequence[Outcome | None], computed: Sequence[float]) -> list[float | None]:
     """Put the verified members' values back in member order."""
-    signal = has_signal(rewards)
     values = iter(computed)
-    return [None if r is None else next(values) if signal else 0.0 for r in rewards]
+    return [None if member is None else next(values) for member in group]
 
 
-def _refuse_scale(estimator: str, scale: ScaleRewards) -> None:
-    if scale != "none":
-        raise UserError(
-            f"scale_rewards={scale!r} contradicts advantage={estimator!r}, which fixes its own"
-            " scale: set scale_rewards='none', or choose advantage='grpo'"
-        )
+def _rewards(group: Sequence[Outcome]) -> list[float]:
+    return [member.reward for member in group]
 
 
-def _mean(values: Sequence[float]) -> float:
-    # fsum is exact, so the order of a group's members cannot change the result.
-    return math.fsum(values) / len(values) if values else 0.0
+def _lengths(groups: Groups) -> list[list[int]]:
+    return [[member.length for member in group] for group in groups]
 
 
-def _centre(values: Sequence[float]) -> list[float]:
-    mean = _mean(values)
-    return [value - mean for value in values]
+def _scale(rewards: Sequence[float], scaling: Scaling, spread: float | None = None) -> list[float]:
+    """Centre rewards and divide them by `spread`, or by their own deviation where that is asked."""
+    if scaling.by == "none":
+        return centre(rewards)
+    own = deviation(rewards, scaling.ddof) if spread is None else spread
+    # A deviation of 0 without an epsilon: the rewards are equal, so every one of them is the mean.
+    return divide(centre(rewards), own + scaling.epsilon or 1.0)
 
 
-def _std(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return 0.0
-    return math.sqrt(math.fsum(v * v for v in _centre(values)) / (len(values) - 1))
+def _gpg(groups: Groups, informative: int) -> Values:
+    size = sum(len(group) for group in groups)
+    alpha = size / informative if informative else 0.0
+    return [[alpha * value for value in centre(_rewards(group))] for group in groups]
 
 
-def _divide(values: Sequence[float], by: float) -> list[float]:
-    return [value / by for value in values]
+def _whiten(groups: Values, counts: Sequence[Sequence[int]]) -> Values:
+    """Whiten the values of a batch, each standing there as often as `counts` says."""
+    weighted = [
+        (value, count)
+        for values, numbers in zip(groups, counts, strict=True)
+        for value, count in zip(values, numbers, strict=True)
+    ]
+    total = sum(count for _, count in weighted)
+    middle = math.fsum(count * value for value, count in weighted) / max(total, 1)
+    squares = math.fsum(count * (value - middle) ** 2 for value, count in weighted)
+    root = math.sqrt(squares / max(total - 1, 1) + WHITENING_EPSILON)
+    return [[(value - middle) / root for value in values] for values in groups]

@@ -1,42 +1,20 @@
-"""What a `loss_type` stands for: an advantage, a policy loss, a reduction and their parameters."""
+"""What a `loss_type` stands for: an objective, and what may be set beside it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
-from grpo.algorithms.advantages import ADVANTAGES, ScaleRewards
+from grpo.algorithms.advantages import ADVANTAGES
+from grpo.algorithms.agreement import check_agreement
 from grpo.algorithms.kl import KL_ESTIMATORS
 from grpo.algorithms.losses import LOSSES
+from grpo.algorithms.mismatch import IMPORTANCE_SAMPLING, REJECTION_SAMPLING
+from grpo.algorithms.objective import Objective
 from grpo.algorithms.reductions import REDUCTIONS
 from verifiers.errors import UserError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """One complete training objective.
-
-    Attributes:
-        advantage: A key of `ADVANTAGES`.
-        scale_rewards: What centred rewards are divided by.
-        policy_loss: A key of `LOSSES`.
-        loss_reduction: A key of `REDUCTIONS`.
-        epsilon: How far the ratio may fall below 1.
-        epsilon_high: How far it may rise above 1; for `cispo` the largest weight itself.
-        delta: Largest ratio that counts where the advantage is negative; None is no limit.
-        kl_estimator: A key of `KL_ESTIMATORS`; of no effect while `beta` is 0.
-    """
-
-    advantage: str = "grpo"
-    scale_rewards: ScaleRewards = "group"
-    policy_loss: str = "ppo_clip"
-    loss_reduction: str = "token_mean"
-    epsilon: float = 0.2
-    epsilon_high: float = 0.2
-    delta: float | None = None
-    kl_estimator: str = "k3_ratio"
-
 
 PRESETS: Mapping[str, Objective] = {
     "grpo": Objective(loss_reduction="sequence_mean"),
@@ -45,21 +23,51 @@ PRESETS: Mapping[str, Objective] = {
     "gspo": Objective(
         policy_loss="gspo", loss_reduction="sequence_mean", epsilon=3e-4, epsilon_high=4e-4
     ),
-    "cispo": Objective(policy_loss="cispo", epsilon_high=5.0),
-    "rloo": Objective(advantage="rloo", scale_rewards="none", loss_reduction="sequence_sum"),
-    "reinforce_plus_plus_baseline": Objective(
-        advantage="reinforce_plus_plus_baseline", scale_rewards="none"
+    "luspo": Objective(
+        policy_loss="gspo", loss_reduction="sequence_sum", epsilon=3e-4, epsilon_high=4e-4
     ),
-    "max_rl": Objective(advantage="max_rl", scale_rewards="none", policy_loss="reinforce"),
-    "gpg": Objective(advantage="gpg", scale_rewards="none", policy_loss="reinforce"),
+    "cispo": Objective(policy_loss="cispo", epsilon=1.0, epsilon_high=5.0),
+    "aipo": Objective(policy_loss="cispo", epsilon=1.0, epsilon_high=2.0, old_logprobs="sampler"),
+    "sapo": Objective(policy_loss="sapo", loss_reduction="sequence_mean"),
+    "vespo": Objective(policy_loss="vespo"),
+    "dppo": Objective(
+        policy_loss="dppo_tv", scale_rewards="none", epsilon_high=0.2, old_logprobs="sampler"
+    ),
+    "decoupled_ppo": Objective(importance_sampling="token_truncate", importance_max=math.inf),
+    "rloo": Objective(
+        advantage_estimator="rloo",
+        scale_rewards="none",
+        loss_reduction="sequence_sum",
+        kl_placement="reward",
+        kl_estimator="k1",
+    ),
+    "reinforce_plus_plus": Objective(
+        advantage_estimator="reinforce_plus_plus",
+        scale_rewards="none",
+        kl_placement="reward",
+        kl_estimator="k1",
+    ),
+    "reinforce_plus_plus_baseline": Objective(
+        advantage_estimator="reinforce_plus_plus_baseline", scale_rewards="none"
+    ),
+    "opo": Objective(advantage_estimator="opo", scale_rewards="none", policy_loss="reinforce"),
+    "gdpo": Objective(advantage_estimator="gdpo"),
+    "max_rl": Objective(
+        advantage_estimator="max_rl", scale_rewards="none", policy_loss="reinforce"
+    ),
+    "gpg": Objective(advantage_estimator="gpg", scale_rewards="none", policy_loss="reinforce"),
 }
 
-_TABLES: Mapping[str, Mapping[str, Any]] = {
-    "advantage": ADVANTAGES,
-    "scale_rewards": {"group": None, "batch": None, "none": None},
+_CHOICES: Mapping[str, Mapping[str, Any]] = {
+    "advantage_estimator": ADVANTAGES,
+    "scale_rewards": dict.fromkeys(("group", "batch", "none")),
     "policy_loss": LOSSES,
     "loss_reduction": REDUCTIONS,
+    "old_logprobs": dict.fromkeys(("learner", "sampler")),
+    "kl_placement": dict.fromkeys(("loss", "reward")),
     "kl_estimator": KL_ESTIMATORS,
+    "importance_sampling": IMPORTANCE_SAMPLING,
+    "rejection_sampling": REJECTION_SAMPLING,
 }
 
 
@@ -86,60 +94,24 @@ def resolve_objective(loss_type: str, overrides: Mapping[str, Any] | None = None
             f"{', '.join(sorted(unknown))} is no part of an objective: its parts are"
             f" {', '.join(sorted(known))}"
         )
-    # Someone who moves the lower bound of a symmetric clip means both sides.
     preset = PRESETS[loss_type]
-    if "epsilon" in given and "epsilon_high" not in given and preset.epsilon == preset.epsilon_high:
-        given["epsilon_high"] = given["epsilon"]
-    objective = replace(preset, **given)
-    _check_names(objective)
-    _check_agreement(loss_type, objective, given)
-    return objective
-
-
-def _check_names(objective: Objective) -> None:
-    for key, table in _TABLES.items():
+    objective = replace(preset, **_implied(preset, given), **given)
+    for key, table in _CHOICES.items():
         value = getattr(objective, key)
         if value not in table:
             raise UserError(f"{key}={value!r} is unknown: choose one of {', '.join(table)}")
+    check_agreement(loss_type, objective, given)
+    return objective
 
 
-def _check_agreement(loss_type: str, objective: Objective, given: Mapping[str, Any]) -> None:
-    """Refuse pairs of settings of which one would have no effect or change the other's meaning."""
-    where = f"(loss_type={loss_type!r}, policy_loss={objective.policy_loss!r})"
-    if objective.advantage != "grpo" and objective.scale_rewards != "none":
-        raise UserError(
-            f"scale_rewards={objective.scale_rewards!r} contradicts"
-            f" advantage={objective.advantage!r}, which fixes its own scale: set"
-            " scale_rewards='none', or advantage='grpo'"
-        )
-    if objective.policy_loss == "gspo" and objective.loss_reduction != "sequence_mean":
-        raise UserError(
-            f"loss_reduction={objective.loss_reduction!r} contradicts policy_loss='gspo', whose"
-            " ratio is one value a sequence: use 'sequence_mean'"
-        )
-    if objective.policy_loss == "cispo" and objective.epsilon_high <= 1:
-        raise UserError(
-            f"epsilon_high={objective.epsilon_high} does not fit policy_loss='cispo', where it is"
-            " the largest weight itself and must be above 1 (5.0 is usual)"
-        )
-    unused = {
-        "ppo_clip": set[str](),
-        "gspo": set[str](),
-        "cispo": {"epsilon", "delta"},
-        "reinforce": {"epsilon", "epsilon_high", "delta"},
-    }[objective.policy_loss]
-    if useless := unused & set(given):
-        raise UserError(f"{', '.join(sorted(useless))} has no effect here {where}: remove it")
-    _check_ranges(objective)
-
-
-def _check_ranges(objective: Objective) -> None:
-    if not 0 <= objective.epsilon < 1:
-        raise UserError(f"epsilon={objective.epsilon} must be at least 0 and below 1")
-    if objective.epsilon_high < 0:
-        raise UserError(f"epsilon_high={objective.epsilon_high} must not be negative")
-    if objective.delta is not None and objective.delta <= 1 + objective.epsilon_high:
-        raise UserError(
-            f"delta={objective.delta} must be above 1 + epsilon_high ="
-            f" {1 + objective.epsilon_high}: below that it would overrule the clip"
-        )
+def _implied(preset: Objective, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from the user's settings where the user left it open."""
+    implied: dict[str, Any] = {}
+    # Someone who moves the lower bound of a symmetric clip means both sides.
+    symmetric = preset.epsilon == preset.epsilon_high
+    if "epsilon" in given and symmetric and "epsilon_high" not in given:
+        implied["epsilon_high"] = given["epsilon"]
+    # Each placement has one estimator whose gradient is that of KL(policy, reference).
+    if "kl_placement" in given and "kl_estimator" not in given:
+        implied["kl_estimator"] = "k1" if given["kl_placement"] == "reward" else "k3_ratio"
+    return implied

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 
 import numpy as np
 
@@ -93,6 +94,21 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> In
         else _solve(lambda p: -_binomial_cdf(successes, trials, p), -tail)
     )
     return low, high
+
+
+def wilson(successes: int, trials: int, confidence: float = 0.95) -> Interval:
+    """Score interval of the same proportion: narrower than the exact one, right on average.
+
+    Example:
+        >>> low, high = wilson(15, 30)
+        >>> round(low, 3), round(high, 3)
+        (0.332, 0.668)
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    rate, shrink = successes / trials, 1 + z * z / trials
+    middle = (rate + z * z / (2 * trials)) / shrink
+    half = z / shrink * math.sqrt(rate * (1 - rate) / trials + (z / (2 * trials)) ** 2)
+    return middle - half, middle + half
 
 
 def _resample_means(values: Sequence[float] | np.ndarray, seed: int) -> np.ndarray:

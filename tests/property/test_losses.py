@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo.algorithms.kl import estimate_kl
-from grpo.algorithms.losses import LOSSES, PolicyTokens
+from grpo.algorithms.losses import LOSSES, PolicyTokens, compute_policy_loss
+from grpo.algorithms.mismatch import (
+    IMPORTANCE_SAMPLING,
+    REJECTION_SAMPLING,
+    compute_importance_weights,
+    compute_kept,
+)
+from grpo.algorithms.objective import Objective
 from grpo.algorithms.reductions import REDUCTIONS, compute_token_weights
 
 LENGTHS = st.lists(st.integers(0, 12), min_size=1, max_size=8)
@@ -34,9 +43,9 @@ def make_tokens(lengths: list[int], seed: int) -> PolicyTokens:
 @settings(deadline=None)
 @given(lengths=LENGTHS, seed=st.integers(0, 2**31))
 def test_a_sequence_has_the_same_loss_alone_as_in_company(name, lengths, seed):
-    settings = {"epsilon": 0.2, "epsilon_high": 1.5, "delta": None}
+    parameters = asdict(Objective(epsilon_high=1.5))
     together = make_tokens(lengths, seed)
-    losses = LOSSES[name](together, **settings).loss
+    losses = compute_policy_loss(name, together, parameters).loss
     for row in range(len(lengths)):
         mine = together.sequence == row
         alone = PolicyTokens(
@@ -47,7 +56,7 @@ def test_a_sequence_has_the_same_loss_alone_as_in_company(name, lengths, seed):
             num_sequences=1,
         )
         torch.testing.assert_close(
-            LOSSES[name](alone, **settings).loss, losses[mine], rtol=0, atol=1e-12
+            compute_policy_loss(name, alone, parameters).loss, losses[mine], rtol=0, atol=1e-12
         )
 
 
@@ -75,14 +84,20 @@ def test_clipped_tokens_and_no_others_lose_their_gradient(lengths, seed):
 @settings(deadline=None)
 @given(lengths=LENGTHS, data=st.data())
 def test_order_and_company_of_sequences_do_not_change_their_weights(reduction, lengths, data):
-    weights = compute_token_weights(lengths, reduction=reduction, max_completion_length=12)
+    groups = [place // 2 for place in range(len(lengths))]
+    weights = compute_token_weights(
+        lengths, groups=groups, reduction=reduction, max_completion_length=12
+    )
     order = data.draw(st.permutations(range(len(lengths))))
     shuffled = compute_token_weights(
-        [lengths[i] for i in order], reduction=reduction, max_completion_length=12
+        [lengths[i] for i in order],
+        groups=[groups[i] for i in order],
+        reduction=reduction,
+        max_completion_length=12,
     )
     assert shuffled == [weights[i] for i in order]
     total = sum(w * n for w, n in zip(weights, lengths, strict=True))
-    if reduction in ("token_mean", "sequence_mean") and any(lengths):
+    if reduction in ("token_mean", "sequence_mean", "prompt_mean") and any(lengths):
         assert total == pytest.approx(1.0)
 
 
@@ -94,3 +109,34 @@ def test_k3_is_never_negative(seed):
     for estimator in ("k2", "k3", "k3_ratio"):
         values = estimate_kl(policy, reference, policy, estimator=estimator).values
         assert (values >= 0).all()
+
+
+@pytest.mark.parametrize("mode", IMPORTANCE_SAMPLING)
+@settings(deadline=None)
+@given(lengths=LENGTHS, seed=st.integers(0, 2**31))
+def test_importance_weights_stay_within_their_bounds_and_are_1_on_policy(mode, lengths, seed):
+    tokens = make_tokens(lengths, seed)
+    place = (tokens.sequence, tokens.num_sequences)
+    options = {"mode": mode, "low": 0.5, "high": 2.0}
+    log_ratio = tokens.logprobs - tokens.old_logprobs
+    weights = compute_importance_weights(log_ratio, *place, **options)
+    assert not weights.requires_grad
+    assert ((weights == 0) | ((weights >= 0.5) & (weights <= 2.0))).all()
+    same = compute_importance_weights(torch.zeros_like(log_ratio), *place, **options)
+    assert torch.equal(same, torch.ones_like(same))
+
+
+@pytest.mark.parametrize("mode", REJECTION_SAMPLING)
+@settings(deadline=None)
+@given(lengths=LENGTHS, seed=st.integers(0, 2**31))
+def test_rejection_keeps_what_is_on_policy_and_whole_sequences(mode, lengths, seed):
+    tokens = make_tokens(lengths, seed)
+    place = (tokens.sequence, tokens.num_sequences)
+    # Around what the statistic says of equal policies: 0 for a divergence, 1 for a ratio.
+    bounds = {"low": -0.1, "high": 0.1} if mode.endswith("k3") else {"low": 0.9, "high": 1.1}
+    log_ratio = (tokens.logprobs - tokens.old_logprobs).detach()
+    assert compute_kept(torch.zeros_like(log_ratio), *place, mode=mode, **bounds).all()
+    kept = compute_kept(log_ratio, *place, mode=mode, **bounds)
+    if mode.startswith("sequence"):
+        for row in range(tokens.num_sequences):
+            assert len(kept[tokens.sequence == row].unique()) <= 1
