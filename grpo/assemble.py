@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from grpo.algorithms.advantages import ScaleRewards, compute_advantages, has_signal
-from grpo.values import Batch, Rollout, ScoredGroup, TrainSample
+from grpo.algorithms.advantages import Scaling, compute_advantages
+from grpo.algorithms.outcomes import Outcome, has_signal
+from grpo.values import Batch, ScoredGroup, ScoredRollout, TrainSample
 
 
 def assemble_batch(
@@ -14,7 +15,7 @@ def assemble_batch(
     *,
     step: int,
     advantage_estimator: str,
-    scale_rewards: ScaleRewards,
+    scaling: Scaling,
     drop_groups_without_signal: bool,
     mask_truncated: bool,
 ) -> tuple[Batch, Mapping[str, int]]:
@@ -24,7 +25,7 @@ def assemble_batch(
         groups: In a fixed order.
         step: The step the batch belongs to.
         advantage_estimator: See `grpo.algorithms.advantages`.
-        scale_rewards: See there.
+        scaling: See there.
         drop_groups_without_signal: Leave out groups whose rewards do not differ; kept, they have
             advantage 0 and count in the loss's normaliser.
         mask_truncated: Keep truncated completions in their group's statistics but out of the loss.
@@ -32,24 +33,24 @@ def assemble_batch(
     Returns:
         The batch, and how many rollouts were left out, by reason.
     """
-    rewards = [[member.reward for member in group.members] for group in groups]
-    advantages = compute_advantages(
-        rewards, estimator=advantage_estimator, scale_rewards=scale_rewards
-    )
+    outcomes = [[_read_outcome(member) for member in group.members] for group in groups]
+    advantages = compute_advantages(outcomes, estimator=advantage_estimator, scaling=scaling)
     dropped: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     samples: list[TrainSample] = []
-    for group, group_rewards, group_advantages in zip(groups, rewards, advantages, strict=True):
-        verified = sum(reward is not None for reward in group_rewards)
-        dropped["unverified"] += len(group.members) - verified
-        if drop_groups_without_signal and not has_signal(group_rewards):
-            dropped["no_signal"] += verified
+    for group, group_advantages in zip(groups, advantages, strict=True):
+        dropped["unverified"] += len(group.members) - len(group.rewards)
+        if drop_groups_without_signal and not has_signal(group.rewards):
+            dropped["no_signal"] += len(group.rewards)
             continue
+        place = seen[group.problem.id]
+        seen[group.problem.id] += 1
         for member, advantage in zip(group.members, group_advantages, strict=True):
             if advantage is None:
                 continue
             masked = mask_truncated and member.rollout.truncated
             dropped["truncated"] += masked
-            samples.append(_make_sample(group.problem.id, member.rollout, advantage, masked))
+            samples.append(_make_sample(group.problem.id, place, member, advantage, masked))
     batch = Batch(
         step=step,
         samples=tuple(samples),
@@ -58,7 +59,21 @@ def assemble_batch(
     return batch, {reason: count for reason, count in dropped.items() if count}
 
 
-def _make_sample(problem_id: str, rollout: Rollout, advantage: float, masked: bool) -> TrainSample:
+def _read_outcome(member: ScoredRollout) -> Outcome | None:
+    if member.reward is None:
+        return None
+    return Outcome(
+        reward=member.reward,
+        length=len(member.rollout.completion_ids),
+        parts=member.reward_parts,
+    )
+
+
+def _make_sample(
+    problem_id: str, group: int, member: ScoredRollout, advantage: float, masked: bool
+) -> TrainSample:
+    rollout = member.rollout
+    assert member.reward is not None, "only verified members have an advantage"
     return TrainSample(
         problem_id=problem_id,
         member=rollout.member,
@@ -68,4 +83,7 @@ def _make_sample(problem_id: str, rollout: Rollout, advantage: float, masked: bo
         advantage=advantage,
         policy_version=min(rollout.policy_versions),
         masked=masked,
+        reward=member.reward,
+        reward_parts=member.reward_parts,
+        group=group,
     )

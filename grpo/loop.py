@@ -88,7 +88,7 @@ def run_step(parts: Parts, progress: Progress) -> StepReport:
         groups,
         step=step,
         advantage_estimator=policy.advantage_estimator,
-        scale_rewards=policy.scale_rewards,
+        scaling=policy.scaling,
         drop_groups_without_signal=policy.drop_groups_without_signal,
         mask_truncated=policy.mask_truncated,
     )

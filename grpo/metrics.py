@@ -6,7 +6,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from grpo.algorithms.advantages import has_signal
+from grpo.algorithms.outcomes import has_signal
 from grpo.values import ScoredGroup
 from verifiers.verdict import Status
 

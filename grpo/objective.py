@@ -2,25 +2,80 @@
 
 from __future__ import annotations
 
-from grpo.algorithms.presets import Objective, resolve_objective
+from dataclasses import fields
+from typing import Any
+
+from grpo.algorithms.objective import Objective
+from grpo.algorithms.presets import PRESETS, resolve_objective
 from grpo.config.schema import RunConfig
+from verifiers.errors import UserError
 
 
 def make_objective(config: RunConfig) -> Objective:
-    """The preset of `loss_type` with the user's overrides.
+    """The preset of `loss_type` with the user's overrides, and the default correction.
 
     Raises:
         UserError: A name is unknown, or two settings contradict each other.
     """
-    return resolve_objective(
-        config.loss_type,
-        {
-            "advantage": config.advantage_estimator,
-            "scale_rewards": config.scale_rewards,
-            "loss_reduction": config.loss_reduction,
-            "epsilon": config.epsilon,
-            "epsilon_high": config.epsilon_high,
-            "delta": config.delta,
-            "kl_estimator": config.kl_estimator,
-        },
+    overrides: dict[str, Any] = {
+        field.name: getattr(config, field.name) for field in fields(Objective)
+    }
+    if overrides["importance_sampling"] is None and _can_be_corrected(config):
+        overrides["importance_sampling"] = "token_truncate"
+    objective = resolve_objective(config.loss_type, overrides)
+    _check_sampler(config, objective)
+    _check_schedule(config)
+    return objective
+
+
+def samples_whole_distribution(config: RunConfig) -> bool:
+    """Whether the sampler may draw every token, so that its log-probabilities are the policy's."""
+    return config.top_p == 1.0 and not (config.top_k and config.top_k > 0) and config.min_p == 0.0
+
+
+def _can_be_corrected(config: RunConfig) -> bool:
+    """Whether the ratio to the sampler means something and is not used up by the policy loss."""
+    preset = PRESETS.get(config.loss_type)
+    if preset is None or preset.importance_sampling != "off":
+        return False
+    old = config.old_logprobs or preset.old_logprobs
+    return old == "learner" and samples_whole_distribution(config)
+
+
+def _check_sampler(config: RunConfig, objective: Objective) -> None:
+    """Refuse a ratio to the sampler where the sampler draws from another distribution."""
+    if samples_whole_distribution(config):
+        return
+    uses = {
+        "importance_sampling": objective.importance_sampling != "off",
+        "rejection_sampling": objective.rejection_sampling != "off",
+        "old_logprobs": objective.old_logprobs == "sampler",
+        "off_policy_mask_threshold": objective.off_policy_mask_threshold is not None,
+    }
+    nucleus = next(
+        f"{key}={getattr(config, key)}"
+        for key, off in (("top_p", (1.0,)), ("top_k", (-1, 0, None)), ("min_p", (0.0,)))
+        if getattr(config, key) not in off
     )
+    for key, used in uses.items():
+        if used:
+            raise UserError(
+                f"{key}={getattr(objective, key)!r} (loss_type={config.loss_type!r}) contradicts"
+                f" {nucleus}: the sampler's log-probabilities are then of a renormalised"
+                " distribution, and their ratio to the policy's means nothing. Sample from the"
+                " whole distribution, or do without the ratio"
+            )
+
+
+def _check_schedule(config: RunConfig) -> None:
+    if config.kl_target is not None and config.beta == 0:
+        raise UserError(
+            f"kl_target={config.kl_target} has no effect with beta=0, which has no KL to adapt: set"
+            " beta to where it starts (0.001 is usual), or remove kl_target"
+        )
+    if config.num_mini_batches > config.prompts_per_step:
+        raise UserError(
+            f"num_mini_batches={config.num_mini_batches} is more than"
+            f" prompts_per_step={config.prompts_per_step}: an update learns from whole groups, so"
+            " there must be a prompt for each"
+        )

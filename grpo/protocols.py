@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from grpo.algorithms.advantages import ScaleRewards
+from grpo.algorithms.advantages import Scaling
 from grpo.evaluation.scores import EvaluationResult
 from grpo.values import Batch, ScoredGroup, StepReport
 
@@ -29,7 +29,7 @@ class BatchPolicy:
     """How scored groups become a batch; see `grpo.assemble`."""
 
     advantage_estimator: str
-    scale_rewards: ScaleRewards
+    scaling: Scaling
     drop_groups_without_signal: bool
     mask_truncated: bool
 

@@ -19,6 +19,7 @@ from grpo.inputs import Inputs, load_inputs
 from grpo.learner.errors import LearnerError
 from grpo.learner.invariants import InvariantBroken
 from grpo.loop import train
+from grpo.objective import make_objective
 from grpo.preparation import Prepared, describe, prepare
 from grpo.protocols import Progress
 from grpo.recorder import RunRecorder
@@ -56,6 +57,7 @@ def run_training(
         UserError: Something the user gave is wrong; no model was loaded.
     """
     laps = Laps(begun)
+    make_objective(config)  # names what contradicts itself before anything is loaded
     console.phase("checking the data")
     inputs = load_inputs(config)
     found = None if resume is None else find_run(config, resume, warn=console.line)

@@ -90,11 +90,14 @@ class ScoredRollout:
         verdict: The finding.
         reward: What the reward policy makes of the verdict; None when the rollout could not be
             verified.
+        reward_parts: Weight and value of each reward that it is the sum of, where there are
+            several.
     """
 
     rollout: Rollout
     verdict: Verdict
     reward: float | None
+    reward_parts: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +132,9 @@ class TrainSample:
         advantage: One number for the whole completion.
         policy_version: Oldest version among its tokens.
         masked: True where the completion must carry no loss (a truncated one, by configuration).
+        reward: What the advantage was computed from, for a learner that takes the KL off it.
+        reward_parts: As `ScoredRollout.reward_parts`.
+        group: Which of the problem's groups in the batch it is in; a problem may be there twice.
     """
 
     problem_id: str
@@ -139,6 +145,14 @@ class TrainSample:
     advantage: float
     policy_version: int
     masked: bool = False
+    reward: float = 0.0
+    reward_parts: tuple[tuple[float, float], ...] = ()
+    group: int = 0
+
+    @property
+    def group_key(self) -> tuple[str, int]:
+        """What the members of its group have in common, and no other sample of the batch."""
+        return self.problem_id, self.group
 
     @property
     def num_tokens(self) -> int:

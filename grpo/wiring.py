@@ -16,7 +16,7 @@ from grpo.learner.group import LearnerGroup, RankResources
 from grpo.learner.invariants import sampler_bound
 from grpo.learner.options import LearnerOptions, Precision
 from grpo.loop import Parts
-from grpo.objective import make_objective
+from grpo.objective import make_objective, samples_whole_distribution
 from grpo.preparation import Prepared
 from grpo.protocols import BatchPolicy, Recorder, Schedule
 from grpo.publisher import ProvingPublisher
@@ -130,14 +130,22 @@ def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> Lea
     options = LearnerOptions(
         model=prepared.inputs.model,
         objective=make_objective(config),
+        num_iterations=config.num_iterations,
+        num_mini_batches=config.num_mini_batches,
         beta=config.beta,
+        kl_target=config.kl_target,
+        kl_horizon=config.kl_horizon,
+        entropy_coef=config.entropy_coef,
+        entropy_target=config.entropy_target,
+        entropy_coef_delta=config.entropy_coef_delta,
+        entropy_coef_max=config.entropy_coef_max,
         temperature=config.temperature,
         max_completion_length=config.max_completion_length,
         max_tokens_per_microbatch=config.max_tokens_per_microbatch,
         learning_rate=config.learning_rate,
         lr_scheduler=config.lr_scheduler_type,
         warmup_steps=config.warmup_steps,
-        total_steps=config.steps,
+        total_steps=config.steps * config.num_iterations * config.num_mini_batches,
         adam_betas=(config.adam_beta1, config.adam_beta2),
         adam_epsilon=config.adam_epsilon,
         weight_decay=config.weight_decay,
@@ -146,7 +154,7 @@ def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> Lea
         precision=_precision(config),
         use_cpu=find_device() == "cpu",
         max_logprob_difference=config.invariants.max_logprob_difference,
-        check_sampler_logprobs=_samples_the_whole_distribution(config),
+        check_sampler_logprobs=samples_whole_distribution(config),
         seed=config.seed,
     )
     threads = config.learner.num_threads or max(1, available_cores() // config.learner.world_size)
@@ -250,8 +258,8 @@ def make_parts(
         timeline=timeline,
         sampling=make_sampling(config, prepared),
         batch_policy=BatchPolicy(
-            advantage_estimator=objective.advantage,
-            scale_rewards=objective.scale_rewards,
+            advantage_estimator=objective.advantage_estimator,
+            scaling=objective.scaling,
             drop_groups_without_signal=config.dynamic_sampling == "filter",
             mask_truncated=config.mask_truncated_completions,
         ),
@@ -290,10 +298,6 @@ def make_publisher(config: RunConfig, machinery: Machinery) -> ProvingPublisher:
 def _precision(config: RunConfig) -> Precision:
     """The learner's, which follows the engines': float32, or bfloat16 with float32 masters."""
     return "float32" if resolve_dtype(config.rollout.dtype) == "float32" else "bfloat16"
-
-
-def _samples_the_whole_distribution(config: RunConfig) -> bool:
-    return config.top_p == 1.0 and not (config.top_k and config.top_k > 0) and config.min_p == 0.0
 
 
 def _longest_completion(config: RunConfig) -> int:

@@ -15,8 +15,15 @@ def _std_to_scale(value: Any) -> str:
 _REDUCTIONS = {
     "token-mean": "token_mean",
     "seq-mean-token-mean": "sequence_mean",
+    "seq-mean-token-sum": "sequence_sum",
     "seq-mean-token-sum-norm": "constant",
 }
+
+
+def _to_placement(value: Any) -> str:
+    return "reward" if value else "loss"
+
+
 _KL = {"kl": "k1", "mse": "k2", "low_var_kl": "k3"}
 
 # foreign key -> (our key, how the value changes). Keys are matched whole, and by their last part
@@ -27,12 +34,22 @@ ALIASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "max_steps": ("steps", _SAME),
     "vllm_gpu_memory_utilization": ("rollout.gpu_memory_utilization", _SAME),
     "vllm_tensor_parallel_size": ("rollout.tensor_parallel_size", _SAME),
+    "steps_per_generation": ("num_mini_batches", _SAME),
+    "vllm_importance_sampling_mode": ("importance_sampling", _SAME),
+    "vllm_importance_sampling_cap": ("importance_max", _SAME),
     "gradient_checkpointing": ("learner.gradient_checkpointing", _SAME),
     # verl
     "rollout.n": ("num_generations", _SAME),
     "max_response_length": ("max_completion_length", _SAME),
     "kl_coef": ("beta", _SAME),
     "kl_loss_coef": ("beta", _SAME),
+    "use_kl_in_reward": ("kl_placement", _to_placement),
+    "target_kl": ("kl_target", _SAME),
+    "horizon": ("kl_horizon", _SAME),
+    "entropy_coeff": ("entropy_coef", _SAME),
+    "ppo_epochs": ("num_iterations", _SAME),
+    "overlong_buffer.len": ("overlong_buffer", _SAME),
+    "overlong_buffer.penalty_factor": ("overlong_penalty", _SAME),
     "kl_loss_type": ("kl_estimator", lambda value: _KL.get(value, value)),
     "clip_ratio": ("epsilon", _SAME),
     "clip_ratio_low": ("epsilon", _SAME),

@@ -189,6 +189,9 @@ class RewardsConfig(Section):
     """For a completion without an answer."""
     limit: float = 0.0
     """For a completion that ran into a limit of its own making (time, memory, size)."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Several rewards in the place of one: the weight of each component of a verdict, by name, such
+    as the parts of a `composite`. A component that a verdict lacks counts 0."""
 
 
 class SandboxConfig(Section):
@@ -287,7 +290,8 @@ class RunConfig(Section):
     """Share of a set's problems that may be left out, counted, because their verifier cannot read
     the reference; more of them is an error."""
     steps: Positive = 100
-    """Optimizer steps; each consumes `prompts_per_step` problems."""
+    """Steps; each consumes `prompts_per_step` problems and makes `num_iterations` x
+    `num_mini_batches` updates."""
     prompts_per_step: Positive = 16
     """Problems drawn in a step."""
     num_generations: Annotated[int, Field(ge=2)] = 8
@@ -309,24 +313,91 @@ class RunConfig(Section):
     """A preset of policy loss, reduction and advantage; see docs/algorithms.md."""
     advantage_estimator: str | None = None
     """Overrides the preset."""
+    policy_loss: str | None = None
+    """Overrides the preset."""
     loss_reduction: str | None = None
     """Overrides the preset."""
     scale_rewards: Literal["group", "batch", "none"] | None = None
     """Overrides the preset."""
+    std_ddof: Literal[0, 1] | None = None
+    """By default 1: the divisor of the rewards' standard deviation is the count less this."""
+    std_epsilon: Annotated[float, Field(ge=0)] | None = None
+    """Added to that standard deviation; by default 1e-4."""
     epsilon: Annotated[float, Field(gt=0)] | None = None
     """Overrides the preset's lower clip range."""
     epsilon_high: Annotated[float, Field(gt=0)] | None = None
     """Overrides the preset's upper clip range."""
     delta: Annotated[float, Field(gt=1)] | None = None
     """Largest ratio that counts where the advantage is negative (dual clip)."""
+    sapo_temperature_pos: Annotated[float, Field(gt=0)] | None = None
+    """`sapo`: how fast the gate closes for positive advantages; by default 1.0."""
+    sapo_temperature_neg: Annotated[float, Field(gt=0)] | None = None
+    """`sapo`: the same for negative ones; by default 1.05."""
+    vespo_k_pos: Annotated[float, Field(ge=0)] | None = None
+    """`vespo`: exponent of the weight for positive advantages; by default 2."""
+    vespo_lambda_pos: Annotated[float, Field(ge=0)] | None = None
+    """`vespo`: decay of the weight for positive advantages; by default 3."""
+    vespo_k_neg: Annotated[float, Field(ge=0)] | None = None
+    """`vespo`: exponent for negative ones; by default 3."""
+    vespo_lambda_neg: Annotated[float, Field(ge=0)] | None = None
+    """`vespo`: decay for negative ones; by default 2."""
+    dppo_kl_tau: Annotated[float, Field(ge=0)] | None = None
+    """`dppo`: weight of the squared log-ratio; by default 1e-3."""
+    old_logprobs: Literal["learner", "sampler"] | None = None
+    """What ratios compare the policy with: the learner's own log-probabilities before the first
+    update on a batch, or the sampler's. Overrides the preset."""
+    num_iterations: Positive = 1
+    """Passes over the completions of a step."""
+    num_mini_batches: Positive = 1
+    """Updates in a pass, each on its own groups."""
     beta: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the KL to the frozen reference; 0 builds no reference."""
     kl_estimator: Literal["k1", "k2", "k3", "k3_ratio"] | None = None
-    """Overrides the preset's `k3_ratio`, which is k3 weighted so that its gradient is exact."""
+    """By default the one whose gradient is exact: `k3_ratio` in the loss, `k1` in the reward."""
+    kl_placement: Literal["loss", "reward"] | None = None
+    """Whether `beta` times the KL is added to the loss or taken off the reward. Overrides the
+    preset."""
+    kl_target: Annotated[float, Field(gt=0)] | None = None
+    """Adapt `beta` so that the KL per token comes to this; by default `beta` stays."""
+    kl_horizon: Annotated[float, Field(gt=0)] = 10_000.0
+    """Completions over which a KL far from `kl_target` changes `beta` by a fifth."""
+    entropy_coef: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the entropy bonus; with `entropy_target`, where it starts."""
+    entropy_target: Annotated[float, Field(gt=0)] | None = None
+    """Give the bonus only while the entropy per token is not above this, and adapt its weight."""
+    entropy_coef_delta: Annotated[float, Field(gt=0)] = 0.005
+    """How much the weight grows or shrinks in a step, with `entropy_target`."""
+    entropy_coef_max: Annotated[float, Field(gt=0)] = 1.0
+    """How far it may grow."""
+    importance_sampling: str | None = None
+    """Weighs the policy loss by the ratio of learner to sampler: `off`, `token_truncate` (TIS),
+    `token_mask` (MIS, IcePop), `sequence_truncate` or `sequence_mask`. By default `token_truncate`,
+    and `off` with a nucleus (`top_p`, `top_k`, `min_p`) or `old_logprobs: sampler`."""
+    importance_min: Annotated[float, Field(ge=0)] | None = None
+    """Smallest ratio that counts; by default 0."""
+    importance_max: Annotated[float, Field(gt=0)] | None = None
+    """Largest ratio that counts; by default 2, `.inf` is no limit."""
+    importance_normalise: bool | None = None
+    """Bring the mean weight of a batch to 1."""
+    rejection_sampling: str | None = None
+    """Leave out what the sampler drew too differently: tokens by `token_k3`, or whole completions
+    by `sequence_k3`, `sequence_geometric` or `sequence_product`; by default `off`."""
+    rejection_min: Annotated[float, Field(ge=0)] | None = None
+    """Smallest statistic that is kept; by default 0."""
+    rejection_max: Annotated[float, Field(gt=0)] | None = None
+    """Largest statistic that is kept; must be set where `rejection_sampling` is on."""
+    off_policy_mask_threshold: Annotated[float, Field(ge=0)] | None = None
+    """Leave out completions with a negative advantage whose mean log-probability fell by more than
+    this since they were sampled; by default none."""
     dynamic_sampling: Annotated[Literal["off", "filter"], BeforeValidator(_off)] = "filter"
     """`filter` leaves groups whose rewards do not differ out of the batch."""
     mask_truncated_completions: bool = False
     """Leave completions that hit `max_completion_length` out of the loss."""
+    overlong_buffer: NonNegative = 0
+    """Punish the last so many tokens before `max_completion_length`, the more the longer; 0 is
+    off."""
+    overlong_penalty: Annotated[float, Field(gt=0)] = 1.0
+    """What a completion of full length loses."""
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     """The highest rate of the schedule."""

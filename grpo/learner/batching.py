@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -67,6 +69,7 @@ def weigh_samples(
     """
     weights = compute_token_weights(
         [sample.num_loss_tokens for sample in samples],
+        groups=[sample.group_key for sample in samples],
         reduction=reduction,
         max_completion_length=max_completion_length,
     )
@@ -74,6 +77,30 @@ def weigh_samples(
         WeightedSample(sample=sample, token_weight=weight)
         for sample, weight in zip(samples, weights, strict=True)
         if sample.num_loss_tokens
+    ]
+
+
+def split_by_groups(
+    samples: Sequence[TrainSample], num_mini_batches: int
+) -> list[list[TrainSample]]:
+    """Split a batch into mini-batches of whole groups, as even in number as can be.
+
+    Groups stay whole so that the advantages of every mini-batch sum to 0. Those that have no loss
+    token are left out, and there are never more mini-batches than groups.
+
+    Args:
+        samples: Of the whole batch.
+        num_mini_batches: How many there shall be.
+    """
+    groups: defaultdict[Hashable, list[TrainSample]] = defaultdict(list)
+    for sample in samples:
+        groups[sample.group_key].append(sample)
+    members = [group for group in groups.values() if any(s.num_loss_tokens for s in group)]
+    count = min(num_mini_batches, len(members))
+    bounds = [len(members) * i // count for i in range(count + 1)] if count else []
+    return [
+        [sample for group in members[first:last] for sample in group]
+        for first, last in pairwise(bounds)
     ]
 
 

@@ -60,11 +60,15 @@ class InvariantBroken(RuntimeError):
         return f"invariant {self.check!r} is broken: {self.detail}"
 
 
-def check_batch(batch: Batch) -> None:
+def check_batch(batch: Batch, *, centred: bool = True) -> None:
     """Check lengths, the normaliser and the groups' means before anything is computed from them.
 
     Every verified member of a group must be in the batch, masked if it may not teach; otherwise the
     mean of what is left of the group need not be 0.
+
+    Args:
+        batch: Over all ranks.
+        centred: Whether the advantages of a group sum to 0.
 
     Raises:
         InvariantBroken: `mask_lengths`, `normaliser` or `group_mean`.
@@ -85,7 +89,31 @@ def check_batch(batch: Batch) -> None:
             f"step {batch.step} says {batch.num_loss_tokens} loss tokens, its samples have "
             f"{counted}",
         )
-    _check_group_means(batch.samples)
+    if centred:
+        check_group_means(batch.samples)
+
+
+def check_group_means(samples: Sequence[TrainSample]) -> None:
+    """Check that the advantages of every group sum to 0.
+
+    Raises:
+        InvariantBroken: `group_mean`.
+    """
+    groups: dict[tuple[str, int], list[TrainSample]] = defaultdict(list)
+    for sample in samples:
+        groups[sample.group_key].append(sample)
+    for (problem_id, _), members in groups.items():
+        advantages = [member.advantage for member in members]
+        mean = math.fsum(advantages) / len(advantages)
+        scale = max(1.0, *(abs(advantage) for advantage in advantages))
+        if not abs(mean) <= GROUP_MEAN_TOLERANCE * scale:
+            worst = max(members, key=lambda member: abs(member.advantage))
+            raise InvariantBroken(
+                "group_mean",
+                f"the {len(members)} advantages of problem {problem_id!r} have mean {mean:.3g}, "
+                f"not 0;"
+                f" the largest is {worst.advantage:.3g}, of {describe(worst)}",
+            )
 
 
 def check_loss_positions(selected: Tensor, samples: Sequence[TrainSample]) -> None:
@@ -186,21 +214,3 @@ def sampler_bound(precision: Precision, mean: float | None = None) -> LogprobBou
 def reference_bound(precision: Precision) -> LogprobBound:
     """How far policy and reference may lie apart while they are the same weights."""
     return REFERENCE_BOUNDS[precision]
-
-
-def _check_group_means(samples: Sequence[TrainSample]) -> None:
-    groups: dict[str, list[TrainSample]] = defaultdict(list)
-    for sample in samples:
-        groups[sample.problem_id].append(sample)
-    for problem_id, members in groups.items():
-        advantages = [member.advantage for member in members]
-        mean = math.fsum(advantages) / len(advantages)
-        scale = max(1.0, *(abs(advantage) for advantage in advantages))
-        if not abs(mean) <= GROUP_MEAN_TOLERANCE * scale:
-            worst = max(members, key=lambda member: abs(member.advantage))
-            raise InvariantBroken(
-                "group_mean",
-                f"the {len(members)} advantages of problem {problem_id!r} have mean {mean:.3g}, "
-                f"not 0;"
-                f" the largest is {worst.advantage:.3g}, of {describe(worst)}",
-            )

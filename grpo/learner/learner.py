@@ -12,20 +12,19 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from grpo.algorithms.advantages import UNCENTRED
 from grpo.checkpoints import LEARNER, POLICY
 from grpo.learner import invariants
-from grpo.learner.batching import (
-    MicroBatch,
-    MicroBatchTensors,
-    build_tensors,
-    plan_microbatches,
-    weigh_samples,
-)
-from grpo.learner.microbatch import TokenScores, compute_microbatch_loss
+from grpo.learner.batching import MicroBatch, plan_microbatches, split_by_groups, weigh_samples
+from grpo.learner.coefficients import Coefficients
+from grpo.learner.figures import StepFigures
+from grpo.learner.microbatch import compute_microbatch_loss
 from grpo.learner.optimizer import build_optimizer
 from grpo.learner.options import LearnerOptions
+from grpo.learner.passes import Passes, Prepared, needs_scores
 from grpo.learner.policy import load_policy
-from grpo.learner.report import UpdateReport, summarise, why_skip
+from grpo.learner.preparing import prepare_updates
+from grpo.learner.report import UpdateReport, why_skip
 from grpo.learner.saving import (
     capture_random_state,
     load_policy_weights,
@@ -35,7 +34,7 @@ from grpo.learner.saving import (
 from grpo.learner.schedule import compute_learning_rate
 from grpo.learner.statistics import Statistics
 from grpo.seeding import derive_seed, seed_everything
-from grpo.values import Batch, TrainSample
+from grpo.values import Batch
 
 
 class Learner:
@@ -58,6 +57,18 @@ class Learner:
         self.policy.check_output_layer()
         if self.reference is not None:
             self.reference.to(self.device)
+        self._passes = Passes(
+            self.policy,
+            self._wrapped,
+            self.reference,
+            accelerator=self.accelerator,
+            options=options,
+        )
+        # One pass gives old and new log-probabilities, so that every ratio is exactly 1.
+        self._compares_with_itself = (
+            options.objective.old_logprobs == "learner" and not needs_scores(options)
+        )
+        self.coefficients = Coefficients(options)
         self.updates_done = 0
         self.policy_version = 0
 
@@ -67,10 +78,11 @@ class Learner:
         return self.accelerator.device
 
     def update(self, batch: Batch) -> UpdateReport:
-        """Learn from a batch: one optimizer step.
+        """Learn from a batch: `num_iterations` passes of `num_mini_batches` updates each.
 
         Every rank is given the whole batch and takes its share, so that all of them know the same
-        normaliser.
+        normaliser. An update whose loss or gradient is not finite is not applied, and ends the
+        work on this batch.
 
         Args:
             batch: The global batch.
@@ -80,34 +92,121 @@ class Learner:
             UserError: If a sample is longer than the token budget.
         """
         started = time.perf_counter()
-        invariants.check_batch(batch)
-        share = self._plan(batch)
-        if not share:
+        invariants.check_batch(
+            batch, centred=self.options.objective.advantage_estimator not in UNCENTRED
+        )
+        plan = self._plan(batch)
+        if not plan:
             return UpdateReport(metrics={"num_loss_tokens": 0.0}, skipped="no loss tokens")
+        figures = StepFigures()
+        prepared = self._prepare(plan, batch, figures)
+        skipped = self._iterate(prepared, batch.step, figures)
+        metrics = figures.summarise() | {
+            "beta": self.coefficients.beta,
+            "entropy_coef": self.coefficients.entropy_coef,
+            "num_loss_tokens": float(batch.num_loss_tokens),
+            "seconds": time.perf_counter() - started,
+        }
+        if skipped is None:
+            self.coefficients.follow(
+                kl=metrics.get("kl"), entropy=metrics["entropy"], num_samples=len(batch.samples)
+            )
+        return UpdateReport(metrics=metrics, skipped=skipped if figures.num_applied == 0 else None)
+
+    def _plan(self, batch: Batch) -> list[list[MicroBatch]]:
+        """This rank's micro-batches of each mini-batch, none of which is empty."""
+        plan: list[list[MicroBatch]] = []
+        for samples in split_by_groups(batch.samples, self.options.num_mini_batches):
+            weighted = weigh_samples(
+                samples,
+                reduction=self.options.objective.loss_reduction,
+                max_completion_length=self.options.max_completion_length,
+            )
+            shares = plan_microbatches(
+                weighted,
+                max_tokens=self.options.max_tokens_per_microbatch,
+                world_size=self.accelerator.num_processes,
+            )
+            plan.append(shares[self.accelerator.process_index])
+        return plan
+
+    def _prepare(
+        self, plan: Sequence[Sequence[MicroBatch]], batch: Batch, figures: StepFigures
+    ) -> list[list[Prepared]]:
+        """Score the batch where that must come before the first update on it."""
+        if not needs_scores(self.options):
+            return [[self._passes.prepare(micro) for micro in share] for share in plan]
+        now = {"policy_version": self.policy_version, "untrained": self.updates_done == 0}
+        scored = [[self._passes.score(micro, **now) for micro in share] for share in plan]
+        return prepare_updates(
+            scored,
+            batch.samples,
+            objective=self.options.objective,
+            beta=self.coefficients.beta,
+            gather=self._gather,
+            figures=figures,
+        )
+
+    def _iterate(
+        self, prepared: Sequence[Sequence[Prepared]], step: int, figures: StepFigures
+    ) -> str | None:
+        """Make the updates; returns why one of them was not applied, if it was not."""
+        for _ in range(self.options.num_iterations):
+            for share in prepared:
+                skipped = self._optimize(share, step, figures)
+                if skipped is not None:
+                    return skipped
+        return None
+
+    def _optimize(self, share: Sequence[Prepared], step: int, figures: StepFigures) -> str | None:
+        """Make one update from this rank's micro-batches."""
+        first = figures.num_applied == 0
         rate = self._set_learning_rate()
         statistics = Statistics()
         self.optimizer.zero_grad()
-        for index, microbatch in enumerate(share):
+        for index, found in enumerate(share):
             last = index == len(share) - 1
             with nullcontext() if last else self.accelerator.no_sync(self._wrapped):
-                loss = self._microbatch_loss(microbatch, statistics)
+                loss = self._microbatch_loss(found, statistics, figures, first=first)
                 # Gradient exchange averages over ranks; the weights in the loss are for the sum.
                 self.accelerator.backward(loss * self.accelerator.num_processes)
         grad_norm = self._clip_gradient()
         sums, maxima = statistics.join(self._gather)
-        invariants.check_ratio_is_one(batch.step, sums["ratio"], maxima["ratio"], sums["tokens"])
+        if self._compares_with_itself:
+            invariants.check_ratio_is_one(step, sums["ratio"], maxima["ratio"], sums["tokens"])
         skipped = why_skip(sums["loss"], grad_norm)
         if skipped is None:
             self.optimizer.step()
             self.updates_done += 1
         self.optimizer.zero_grad()
-        metrics = summarise(sums, maxima) | {
-            "grad_norm": grad_norm,
-            "learning_rate": rate,
-            "num_microbatches": float(len(share) * self.accelerator.num_processes),
-            "seconds": time.perf_counter() - started,
-        }
-        return UpdateReport(metrics=metrics, skipped=skipped)
+        figures.add(
+            sums,
+            maxima,
+            grad_norm=grad_norm,
+            learning_rate=rate,
+            num_microbatches=len(share) * self.accelerator.num_processes,
+            applied=skipped is None,
+        )
+        return skipped
+
+    def _microbatch_loss(
+        self, found: Prepared, statistics: Statistics, figures: StepFigures, *, first: bool
+    ) -> Tensor:
+        scores = self._passes.learn(
+            found,
+            first=first,
+            policy_version=self.policy_version,
+            untrained=self.updates_done == 0,
+        )
+        return compute_microbatch_loss(
+            scores,
+            found.tensors,
+            objective=self.options.objective,
+            beta=self.coefficients.beta,
+            entropy_coef=self.coefficients.entropy_coef,
+            mean_importance=figures.mean_importance,
+            statistics=statistics,
+        )
 
     def score(self, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> tuple[float, ...]:
         """Compute each token's log-probability at temperature 1, as engines score a probe."""
@@ -150,6 +249,7 @@ class Learner:
                 "optimizer": self.optimizer.state_dict()["state"],
                 "updates_done": self.updates_done,
                 "policy_version": self.policy_version,
+                "coefficients": self.coefficients.state(),
             }
             torch.save(state, own / "optimizer.pt")
         torch.save(capture_random_state(), own / f"random-{self.accelerator.process_index}.pt")
@@ -173,70 +273,10 @@ class Learner:
         self.optimizer.load_state_dict({"state": state["optimizer"], "param_groups": settings})
         self.updates_done = state["updates_done"]
         self.policy_version = state["policy_version"]
+        self.coefficients.restore(state["coefficients"])
         random_state = folder / LEARNER / f"random-{self.accelerator.process_index}.pt"
         if random_state.is_file():
             restore_random_state(torch.load(random_state, weights_only=True))
-
-    def _plan(self, batch: Batch) -> list[MicroBatch]:
-        samples = weigh_samples(
-            batch.samples,
-            reduction=self.options.objective.loss_reduction,
-            max_completion_length=self.options.max_completion_length,
-        )
-        shares = plan_microbatches(
-            samples,
-            max_tokens=self.options.max_tokens_per_microbatch,
-            world_size=self.accelerator.num_processes,
-        )
-        return shares[self.accelerator.process_index]
-
-    def _microbatch_loss(self, microbatch: MicroBatch, statistics: Statistics) -> Tensor:
-        tensors = build_tensors(microbatch, self.device)
-        chosen = (tensors.input_ids, tensors.positions, tensors.targets)
-        reference_logprobs = None
-        if self.reference is not None:
-            with torch.no_grad(), self.accelerator.autocast():
-                reference_logprobs, _ = self.reference(*chosen)
-        logprobs, entropies = self._wrapped(*chosen)
-        scores = TokenScores(
-            logprobs=logprobs,
-            entropies=entropies,
-            # The batch is used once, so the policy before its first update is the policy itself.
-            old_logprobs=logprobs.detach(),
-            reference_logprobs=reference_logprobs,
-        )
-        self._check(scores, tensors, [member.sample for member in microbatch])
-        return compute_microbatch_loss(
-            scores,
-            tensors,
-            objective=self.options.objective,
-            beta=self.options.beta,
-            statistics=statistics,
-        )
-
-    def _check(
-        self, scores: TokenScores, tensors: MicroBatchTensors, samples: Sequence[TrainSample]
-    ) -> None:
-        """Check what must hold of a micro-batch before its loss is used."""
-        precision = self.options.precision
-        invariants.check_loss_positions(tensors.sequence, samples)
-        logprobs = scores.logprobs.detach()
-        if scores.reference_logprobs is not None and self.updates_done == 0:
-            invariants.check_same_logprobs(
-                "kl_zero_at_first_step",
-                (logprobs - scores.reference_logprobs).abs(),
-                tensors.sequence,
-                samples,
-                invariants.reference_bound(precision),
-            )
-        if self.options.check_sampler_logprobs:
-            invariants.check_same_logprobs(
-                "sampler_logprobs",
-                (logprobs - tensors.sampler_logprobs).abs(),
-                tensors.sequence,
-                [s if s.policy_version == self.policy_version else None for s in samples],
-                invariants.sampler_bound(precision, self.options.max_logprob_difference),
-            )
 
     def _set_learning_rate(self) -> float:
         rate = compute_learning_rate(

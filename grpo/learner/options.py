@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from grpo.algorithms.presets import Objective
+from grpo.algorithms.objective import Objective
 from grpo.learner.schedule import ScheduleName
 
 Precision = Literal["float32", "bfloat16"]
@@ -19,7 +19,16 @@ class LearnerOptions:
         model: Folder or hub id of the policy that training starts from, in Hugging Face format;
             also the reference.
         objective: What is optimised.
+        num_iterations: Passes over a batch.
+        num_mini_batches: Updates in a pass, each on its own part of the batch.
         beta: Weight of the KL term; with 0 no reference model is built.
+        kl_target: Mean KL per token that beta is steered to; None keeps beta.
+        kl_horizon: Completions over which a far-off KL changes beta by a fifth.
+        entropy_coef: Weight of the entropy bonus.
+        entropy_target: Entropy per token below which the bonus grows and is given; None gives it
+            always.
+        entropy_coef_delta: How much it grows or shrinks in a step.
+        entropy_coef_max: How far it may grow.
         temperature: The sampler's; logits are divided by it.
         max_completion_length: Longest completion in tokens, the constant of the reduction
             `constant`.
@@ -43,7 +52,15 @@ class LearnerOptions:
 
     model: str
     objective: Objective = field(default_factory=Objective)
+    num_iterations: int = 1
+    num_mini_batches: int = 1
     beta: float = 0.0
+    kl_target: float | None = None
+    kl_horizon: float = 10_000.0
+    entropy_coef: float = 0.0
+    entropy_target: float | None = None
+    entropy_coef_delta: float = 0.005
+    entropy_coef_max: float = 1.0
     temperature: float = 1.0
     max_completion_length: int
     max_tokens_per_microbatch: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateReport:
-    """What an update did; the same on every rank.
+    """What the updates on a batch did; the same on every rank.
 
     Attributes:
         metrics: By name; see docs/metrics.md.
@@ -20,12 +20,20 @@ class UpdateReport:
     skipped: str | None = None
 
 
-def summarise(sums: Mapping[str, float], maxima: Mapping[str, float]) -> dict[str, float]:
-    """Turn a step's sums and maxima into metrics; see docs/metrics.md for each one's meaning."""
+def summarise(
+    sums: Mapping[str, float], maxima: Mapping[str, float], *, num_updates: int = 1
+) -> dict[str, float]:
+    """Turn a step's sums and maxima into metrics; see docs/metrics.md for each one's meaning.
+
+    Args:
+        sums: Over the loss tokens of all updates.
+        maxima: Over the same tokens.
+        num_updates: How many updates were tried.
+    """
     tokens = max(sums["tokens"], 1.0)
     metrics = {
-        "loss": sums["loss"],
-        "policy_loss": sums["policy_loss"],
+        "loss": sums["loss"] / num_updates,
+        "policy_loss": sums["policy_loss"] / num_updates,
         "entropy": sums["entropy"] / tokens,
         "ratio/mean": sums["ratio"] / tokens,
         "ratio/max": maxima["ratio"],
@@ -34,7 +42,10 @@ def summarise(sums: Mapping[str, float], maxima: Mapping[str, float]) -> dict[st
         "clip_ratio/region_mean": sums["clipped"] / tokens,
         "sampling/sampling_logp_difference/mean": sums["sampler_difference"] / tokens,
         "sampling/sampling_logp_difference/max": maxima["sampler_difference"],
-        "num_loss_tokens": sums["tokens"],
+        "sampling/kl": sums["sampler_kl"] / tokens,
+        "sampling/importance_weight_mean": sums["importance"] / tokens,
+        "sampling/kept_fraction": sums["kept"] / tokens,
+        "sampling/effective_sample_size": _effective_share(sums, tokens),
     }
     if "kl" in sums:
         metrics["kl"] = sums["kl"] / tokens
@@ -47,3 +58,9 @@ def why_skip(loss: float, grad_norm: float) -> str | None:
     if not math.isfinite(loss):
         return f"non-finite loss ({loss})"
     return None if math.isfinite(grad_norm) else f"non-finite gradient norm ({grad_norm})"
+
+
+def _effective_share(sums: Mapping[str, float], tokens: float) -> float:
+    """Kish's effective sample size of the importance weights, as a share of the tokens."""
+    squared = sums["importance_squared"]
+    return sums["importance"] ** 2 / (tokens * squared) if squared > 0 else 0.0

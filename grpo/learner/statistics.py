@@ -52,6 +52,8 @@ class Statistics:
         gather: Callable[[Tensor], Tensor],
         combine: Callable[[Tensor], Tensor],
     ) -> Mapping[str, float]:
+        if not figures:
+            return {}
         names = sorted(figures)
         stacked = gather(torch.stack([figures[name] for name in names])[None])
         return dict(zip(names, combine(stacked).tolist(), strict=True))

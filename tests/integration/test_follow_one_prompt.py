@@ -148,8 +148,8 @@ def test_one_prompt_from_recipe_to_published_weights(config, prepared, machinery
     batch, dropped = assemble_batch(
         [group],
         step=step,
-        advantage_estimator=objective.advantage,
-        scale_rewards=objective.scale_rewards,
+        advantage_estimator=objective.advantage_estimator,
+        scaling=objective.scaling,
         drop_groups_without_signal=True,
         mask_truncated=False,
     )

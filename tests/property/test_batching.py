@@ -86,7 +86,7 @@ def compute_gradient(policy, samples, objective, *, budget: int, world_size: int
         scores = TokenScores(
             logprobs=logprobs,
             entropies=entropies,
-            old_logprobs=old,
+            start_logprobs=old,
             reference_logprobs=old - 0.2 * torch.cos(tensors.targets.double()),
         )
         loss = compute_microbatch_loss(

@@ -83,6 +83,7 @@ def make_samples(num_groups: int = 3, num_members: int = 4, seed: int = 0) -> li
                     sampler_logprobs=(-3.0,) * len(completion),
                     advantage=1.0 if member % 2 else -1.0,
                     policy_version=0,
+                    reward=float(member % 2),
                 )
             )
     return samples

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from grpo.algorithms.advantages import Scaling
 from grpo.collect import Collector
 from grpo.data.sampler import ProblemSampler
 from grpo.loop import Parts, train
@@ -128,7 +129,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
         sampling=SAMPLING,
         batch_policy=BatchPolicy(
             advantage_estimator="grpo",
-            scale_rewards="group",
+            scaling=Scaling(),
             drop_groups_without_signal=True,
             mask_truncated=False,
         ),
