@@ -58,6 +58,7 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
     activations = _count_activations(config, shape["hidden_size"], shape["num_hidden_layers"]) * 4
     reference = 4 if config.beta else 0
     engines, ranks = config.rollout.num_engines, config.learner.world_size
+    copies = 1 if config.learner.sharding == "fsdp2" else ranks
     return (
         Share(part="Ray and driver", num_bytes=_RAY_AND_DRIVER, knob="-"),
         Share(
@@ -72,9 +73,9 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
         ),
         Share(
             part="learner states",
-            num_bytes=ranks
-            * (_LEARNER_PROCESS + parameters * (_TRAINING_BYTES_PER_PARAMETER + reference)),
-            knob="learner.world_size, beta=0 (no reference)",
+            num_bytes=ranks * _LEARNER_PROCESS
+            + copies * parameters * (_TRAINING_BYTES_PER_PARAMETER + reference),
+            knob="learner.world_size, learner.sharding=fsdp2, beta=0 (no reference)",
         ),
         Share(
             part="learner activations",

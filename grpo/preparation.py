@@ -126,7 +126,8 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
     lines.append(
         f"update     one optimizer step a step, in micro-batches of at most "
         f"{config.max_tokens_per_microbatch} tokens "
-        f"on {config.learner.world_size} rank(s); the loss is normalised over the whole batch"
+        f"on {config.learner.world_size} rank(s) under {config.learner.sharding}; the loss is "
+        f"normalised over the whole batch"
     )
     if prepared.memory:
         total = sum(share.num_bytes for share in prepared.memory)

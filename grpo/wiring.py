@@ -152,6 +152,7 @@ def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> Lea
         max_grad_norm=config.max_grad_norm,
         gradient_checkpointing=config.learner.gradient_checkpointing,
         precision=_precision(config),
+        sharding=config.learner.sharding,
         use_cpu=find_device() == "cpu",
         max_logprob_difference=config.invariants.max_logprob_difference,
         check_sampler_logprobs=samples_whole_distribution(config),

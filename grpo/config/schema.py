@@ -162,6 +162,9 @@ class LearnerConfig(Section):
 
     world_size: Positive = 1
     """Ranks, each a Ray actor with one device."""
+    sharding: Literal["ddp", "fsdp2"] = "ddp"
+    """How ranks share the model: `ddp` keeps a copy on each, `fsdp2` keeps a shard of every weight,
+    gradient and optimizer state."""
     num_threads: Positive | None = None
     """CPU only: threads of one rank; by default all cores of the machine, shared among its
     ranks."""

@@ -83,7 +83,8 @@ class LearnerGroup:
         """Start the processes and have them load the model; does not wait for it."""
         assert not self._actors, "start() is called once"
         self._actors = [self._spawn(rank) for rank in range(self.world_size)]
-        address = self._actors[0].find_address.remote() if self.world_size > 1 else None
+        meet = self.world_size > 1 or self.options.sharding == "fsdp2"
+        address = self._actors[0].find_address.remote() if meet else None
         self._starting = [actor.setup.remote(address) for actor in self._actors]
 
     def wait_ready(self, timeout_s: float) -> list[dict[str, object]]:
@@ -122,8 +123,8 @@ class LearnerGroup:
             A small value with a handle to the bytes, which stay readable until the next call.
         """
         references = [actor.set_version.remote(version) for actor in self._actors]
-        references.append(self._actors[0].publish.remote(transport))
-        return self._collect(references, f"packing version {version}")[-1]
+        references += [actor.publish.remote(transport) for actor in self._giving]
+        return self._collect(references, f"packing version {version}")[self.world_size]
 
     def score(
         self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]
@@ -133,7 +134,8 @@ class LearnerGroup:
         Args:
             completions: Pairs of prompt ids and completion ids.
         """
-        return self._collect([self._actors[0].score.remote(completions)], "scoring a text")[0]
+        references = [actor.score.remote(completions) for actor in self._giving]
+        return self._collect(references, "scoring a text")[0]
 
     def save(self, folder: Path) -> None:
         """Write every rank's part of a checkpoint into a folder that all of them can reach."""
@@ -167,6 +169,11 @@ class LearnerGroup:
         if self._owned is not None:
             remove_placement_group(self._owned)
             self._owned = self._placement = None
+
+    @property
+    def _giving(self) -> list[Any]:
+        """The ranks that hold a part of each weight: all of them, or only the first."""
+        return self._actors if self.options.sharding == "fsdp2" else self._actors[:1]
 
     def _spawn(self, rank: int) -> Any:
         # torch and transformers take seconds to import, and the driver does not compute.

@@ -33,11 +33,13 @@ class LogprobBound:
 # in bfloat16 they lie 0.05 apart on average and single tokens far more, which is why only the mean
 # has a bound there.
 SAMPLER_BOUNDS = {
+    "float64": LogprobBound(mean=1e-3, worst=1e-3),
     "float32": LogprobBound(mean=1e-3, worst=1e-3),
     "bfloat16": LogprobBound(mean=0.3, worst=math.inf),
 }
 # Policy and reference run the same kernels on the same weights.
 REFERENCE_BOUNDS = {
+    "float64": LogprobBound(mean=1e-5, worst=1e-5),
     "float32": LogprobBound(mean=1e-5, worst=1e-5),
     "bfloat16": LogprobBound(mean=0.05, worst=math.inf),
 }

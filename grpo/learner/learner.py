@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +21,7 @@ from grpo.learner.figures import StepFigures
 from grpo.learner.microbatch import compute_microbatch_loss
 from grpo.learner.optimizer import build_optimizer
 from grpo.learner.options import LearnerOptions
+from grpo.learner.parallel import clip_gradient, distribute_policy, hold_exchange
 from grpo.learner.passes import Passes, Prepared, needs_scores
 from grpo.learner.policy import load_policy
 from grpo.learner.preparing import prepare_updates
@@ -32,6 +33,7 @@ from grpo.learner.saving import (
     save_policy,
 )
 from grpo.learner.schedule import compute_learning_rate
+from grpo.learner.served import gather_weights, lay_out_weights
 from grpo.learner.statistics import Statistics
 from grpo.seeding import derive_seed, seed_everything
 from grpo.values import Batch
@@ -51,12 +53,13 @@ class Learner:
         seed_everything(derive_seed(options.seed, "learner", self.accelerator.process_index))
         self.policy = load_policy(options, trainable=True)
         self.reference = load_policy(options, trainable=False) if options.beta > 0 else None
-        self.optimizer: Any = build_optimizer(self.policy, options)
-        self._wrapped: Any
-        self._wrapped, self.optimizer = self.accelerator.prepare(self.policy, self.optimizer)
-        self.policy.check_output_layer()
+        self._wrapped = distribute_policy(
+            self.policy, self.accelerator, options.sharding, trainable=True
+        )
         if self.reference is not None:
-            self.reference.to(self.device)
+            distribute_policy(self.reference, self.accelerator, options.sharding, trainable=False)
+        # After the weights are where they stay: sharding replaces every parameter by its shard.
+        self.optimizer: Any = build_optimizer(self.policy, options)
         self._passes = Passes(
             self.policy,
             self._wrapped,
@@ -166,7 +169,7 @@ class Learner:
         self.optimizer.zero_grad()
         for index, found in enumerate(share):
             last = index == len(share) - 1
-            with nullcontext() if last else self.accelerator.no_sync(self._wrapped):
+            with nullcontext() if last else hold_exchange(self._wrapped, self.accelerator):
                 loss = self._microbatch_loss(found, statistics, figures, first=first)
                 # Gradient exchange averages over ranks; the weights in the loss are for the sum.
                 self.accelerator.backward(loss * self.accelerator.num_processes)
@@ -218,22 +221,13 @@ class Learner:
             logprobs_N, _ = self.policy(ids_B_T, positions_N, targets_N, temperature=1.0)
         return tuple(logprobs_N.tolist())
 
-    def named_weights(self) -> list[tuple[str, Tensor]]:
-        """List every weight once, under its Hugging Face name, in the precision that is served.
+    def lay_out_weights(self) -> list[tuple[str, Tensor]]:
+        """As `grpo.learner.served.lay_out_weights`."""
+        return lay_out_weights(self.policy.model, self.options.precision)
 
-        A weight that is tied to another is listed under the first of its names only. The tensors
-        may share memory with the policy: they are to be read before the next update.
-        """
-        served = torch.bfloat16 if self.options.precision == "bfloat16" else torch.float32
-        first_of = {
-            tensor.data_ptr(): name
-            for name, tensor in reversed(self.policy.model.state_dict().items())
-        }
-        return [
-            (name, tensor.detach().to(served))
-            for name, tensor in self.policy.model.state_dict().items()
-            if first_of[tensor.data_ptr()] == name
-        ]
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """As `grpo.learner.served.gather_weights`."""
+        return gather_weights(self.policy.model, self.options.precision)
 
     def save(self, folder: Path) -> None:
         """Write this rank's part of a checkpoint; returns once every rank has written its own.
@@ -291,10 +285,7 @@ class Learner:
         return rate
 
     def _clip_gradient(self) -> float:
-        limit = self.options.max_grad_norm or float("inf")
-        norm = self.accelerator.clip_grad_norm_(self._wrapped.parameters(), limit)
-        assert norm is not None, "only engines that clip by themselves give no norm"
-        return float(norm)
+        return clip_gradient(self.policy, self.options.max_grad_norm or float("inf"))
 
     def _gather(self, values: Tensor) -> Tensor:
         return cast("Tensor", self.accelerator.gather(values))

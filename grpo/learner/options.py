@@ -8,7 +8,8 @@ from typing import Literal
 from grpo.algorithms.objective import Objective
 from grpo.learner.schedule import ScheduleName
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "float64"]
+Sharding = Literal["ddp", "fsdp2"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,9 @@ class LearnerOptions:
         weight_decay: Applied to matrices only, never to biases and norms.
         max_grad_norm: Longest gradient, over all parameters and ranks; 0 does not clip.
         gradient_checkpointing: Recompute activations in the backward pass.
-        precision: `bfloat16` computes in it under autocast and keeps float32 master weights.
+        precision: `bfloat16` computes in it and keeps float32 master weights; `float64` is for
+            proofs of the arithmetic.
+        sharding: How ranks share the weights.
         use_cpu: Compute on the CPU even where there is a GPU.
         check_sampler_logprobs: Stop when the sampler's log-probabilities are not the learner's.
             Right whenever the sampler applies the same temperature and no nucleus.
@@ -74,6 +77,7 @@ class LearnerOptions:
     max_grad_norm: float = 1.0
     gradient_checkpointing: bool = False
     precision: Precision = "float32"
+    sharding: Sharding = "ddp"
     use_cpu: bool = False
     check_sampler_logprobs: bool = True
     max_logprob_difference: float | None = None

@@ -64,8 +64,15 @@ class Policy(nn.Module):
             temperature=self.temperature if temperature is None else temperature,
         )
 
+    def blocks(self) -> list[nn.Module]:
+        """The decoder layers: what a sharded policy gathers one after the other."""
+        names = self.model._no_split_modules or ()  # noqa: SLF001 - the one list that models have
+        return [module for module in self.model.modules() if type(module).__name__ in names]
+
     def check_output_layer(self) -> None:
         """Prove on a short text that trunk and output layer give the model's own logits.
+
+        To be called while the weights are whole.
 
         Raises:
             UserError: If they do not, as for a model that scales or caps its logits.
@@ -82,8 +89,7 @@ class Policy(nn.Module):
         self.train(was_training)
         log_p = torch.log_softmax(logits.to(got_N.dtype) / self.temperature, -1)
         worst = (log_p.gather(1, targets_N[:, None]).squeeze(1) - got_N).abs().max().item()
-        allowed = PROBE_TOLERANCE if logits.dtype == torch.float32 else 100 * PROBE_TOLERANCE
-        if not worst <= allowed:
+        if not worst <= PROBE_TOLERANCE:
             raise UserError(
                 f"{type(self.model).__name__} does more to its logits than its output layer (its "
                 f"own log-probabilities differ by {worst:.3g}), so this learner would train "
@@ -104,18 +110,20 @@ class Policy(nn.Module):
 def load_policy(options: LearnerOptions, *, trainable: bool) -> Policy:
     """Load the model that training starts from, as the policy or as its frozen reference.
 
-    Both hold float32 weights: the policy because small updates vanish in bfloat16, the reference
-    because it must agree with the policy exactly while the two are the same.
+    Both hold float32 weights (float64 in proofs): the policy because small updates vanish in
+    bfloat16, the reference because it must agree with the policy exactly while the two are the
+    same.
 
     Args:
         options: Names the model.
         trainable: Whether its weights change; otherwise they are frozen.
 
     Raises:
-        UserError: If there is no such model.
+        UserError: If there is no such model, or it is none that `Policy` can train.
     """
+    dtype = torch.float64 if options.precision == "float64" else torch.float32
     try:
-        model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype)
     except (OSError, ValueError) as error:
         raise UserError(
             f"model={options.model!r} cannot be loaded as a causal language model: {error} Give a"
@@ -126,6 +134,8 @@ def load_policy(options: LearnerOptions, *, trainable: bool) -> Policy:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     policy = Policy(model, temperature=options.temperature)
     policy.requires_grad_(trainable)
+    if trainable:
+        policy.check_output_layer()
     return policy.train(trainable)
 
 

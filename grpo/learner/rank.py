@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import socket
 from collections.abc import Sequence
@@ -76,11 +77,20 @@ class LearnerRank:
         """Give the weights as they are now a version."""
         self._ready.policy_version = version
 
-    def publish(self, transport: Transport) -> WeightPayload:
-        """Pack the weights for the engines; they stay readable until the next call."""
+    def publish(self, transport: Transport) -> WeightPayload | None:
+        """Pack the weights for the engines; they stay readable until the next call.
+
+        Returns:
+            The payload; None from every rank but the first, which only gives its shards.
+        """
+        if self._rank > 0:
+            collections.deque(self._ready.named_weights(), maxlen=0)
+            return None
         if transport not in self._senders:
             self._senders[transport] = make_sender(transport)
-        return self._senders[transport].send(self._ready.named_weights())
+        return self._senders[transport].send(
+            self._ready.named_weights(), self._ready.lay_out_weights()
+        )
 
     def score(
         self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]

@@ -7,10 +7,12 @@ here, and one more case in `open_payload`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
 import ray
+import torch
 
 from grpo.rollout.segments import OwnedSegment, open_segment
 from grpo.rollout.weights import (
@@ -26,8 +28,15 @@ from grpo.rollout.weights import (
 class WeightSender(Protocol):
     """Makes payloads; a learner keeps one for the whole run, so that its buffer is reused."""
 
-    def send(self, tensors: NamedTensors) -> WeightPayload:
-        """Pack tensors and make them readable for engines, until the next `send` or `close`."""
+    def send(
+        self, tensors: Iterable[tuple[str, torch.Tensor]], layout: NamedTensors | None = None
+    ) -> WeightPayload:
+        """Pack tensors and make them readable for engines, until the next `send` or `close`.
+
+        Args:
+            tensors: Each is asked for when its turn comes, so that no two need exist at a time.
+            layout: Their names, types and shapes, where the tensors do not exist beforehand.
+        """
         ...
 
     def close(self) -> None:
@@ -41,9 +50,13 @@ class ObjectStoreSender:
     def __init__(self) -> None:
         self._buffer = np.empty(0, dtype=np.uint8)
 
-    def send(self, tensors: NamedTensors) -> WeightPayload:
+    def send(
+        self, tensors: Iterable[tuple[str, torch.Tensor]], layout: NamedTensors | None = None
+    ) -> WeightPayload:
         """As `WeightSender.send`; the store frees the bytes once nobody holds the payload."""
-        plan, num_bytes = plan_tensors(tensors)
+        if layout is None:
+            layout = tensors = list(tensors)
+        plan, num_bytes = plan_tensors(layout)
         if self._buffer.nbytes != num_bytes:
             # Zeroed, because the checksum covers the padding between tensors too.
             self._buffer = np.zeros(num_bytes, dtype=np.uint8)
@@ -67,9 +80,13 @@ class SharedMemorySender:
     def __init__(self) -> None:
         self._segment = OwnedSegment()
 
-    def send(self, tensors: NamedTensors) -> WeightPayload:
+    def send(
+        self, tensors: Iterable[tuple[str, torch.Tensor]], layout: NamedTensors | None = None
+    ) -> WeightPayload:
         """As `WeightSender.send`."""
-        plan, num_bytes = plan_tensors(tensors)
+        if layout is None:
+            layout = tensors = list(tensors)
+        plan, num_bytes = plan_tensors(layout)
         buffer = self._segment.reserve(num_bytes)
         pack_tensors(tensors, plan, buffer)
         return WeightPayload(

@@ -86,11 +86,13 @@ def plan_tensors(tensors: NamedTensors) -> tuple[tuple[TensorSpec, ...], int]:
     return tuple(plan), offset
 
 
-def pack_tensors(tensors: NamedTensors, plan: Sequence[TensorSpec], buffer: np.ndarray) -> None:
+def pack_tensors(
+    tensors: Iterable[tuple[str, torch.Tensor]], plan: Sequence[TensorSpec], buffer: np.ndarray
+) -> None:
     """Copy tensors into a buffer, from whatever device they are on.
 
     Args:
-        tensors: What `plan` was made from.
+        tensors: What `plan` describes; each is asked for when its turn comes.
         plan: Where each goes.
         buffer: Writable uint8 array, long enough.
     """

@@ -1,0 +1,99 @@
+"""How the ranks of a learner share the work: whole copies under DDP, or shards under FSDP2."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from grpo.learner.options import Sharding
+from grpo.learner.policy import Policy
+
+
+def distribute_policy(
+    policy: Policy, accelerator: Accelerator, sharding: Sharding, *, trainable: bool
+) -> nn.Module:
+    """Give every rank its part of a policy, on its device.
+
+    Args:
+        policy: Whole, and the same on every rank.
+        accelerator: Of this rank.
+        sharding: `ddp` keeps a copy on each rank; `fsdp2` keeps a shard of each weight, and gathers
+            one block at a time while it is computed with.
+        trainable: Whether gradients are exchanged.
+
+    Returns:
+        What a training pass calls; the policy itself under `fsdp2`.
+    """
+    if sharding == "ddp":
+        return accelerator.prepare_model(policy, evaluation_mode=not trainable)
+    _shard(policy, accelerator)
+    return policy
+
+
+def _shard(policy: Policy, accelerator: Accelerator) -> None:
+    """Shard the weights over all ranks, in place.
+
+    accelerate does so on GPUs only; torch does on every device that has collectives. Under bfloat16
+    weights are gathered in it and gradients are summed in float32; the shards that the optimizer
+    sees stay float32.
+    """
+    mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
+    precision = (
+        MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        if accelerator.mixed_precision == "bf16"
+        else MixedPrecisionPolicy()
+    )
+    for block in policy.blocks():
+        fully_shard(block, mesh=mesh, mp_policy=precision)
+    fully_shard(policy, mesh=mesh, mp_policy=precision)
+
+
+def hold_exchange(wrapped: nn.Module, accelerator: Accelerator) -> AbstractContextManager[None]:
+    """Put the exchange of gradients off, where that saves time and costs no memory.
+
+    Under FSDP2 a gradient that waits is a whole one, so each micro-batch's is reduced at once.
+    """
+    if hasattr(wrapped, "no_sync"):
+        return accelerator.no_sync(wrapped)
+    return nullcontext()
+
+
+def clip_gradient(module: nn.Module, limit: float) -> float:
+    """Scale the gradient down to a length, over all parameters and ranks.
+
+    Returns:
+        Its length before.
+    """
+    norm = torch.nn.utils.clip_grad_norm_(module.parameters(), limit)
+    return float(gather_tensor(norm))
+
+
+def gather_tensor(tensor: Tensor) -> Tensor:
+    """The whole of a tensor, on every rank; all ranks have to call it at the same place."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def take_share(whole: Tensor, like: Tensor) -> Tensor:
+    """The part of a whole tensor that a rank holds of it; no rank hears of another's.
+
+    Args:
+        whole: The same on every rank.
+        like: Tells how it is sharded, if it is.
+    """
+    if not isinstance(like, DTensor):
+        return whole.to(like.device)
+    # The stub knows no None, which means: every rank has the values, send nothing.
+    source: Any = None
+    return cast(
+        "Tensor",
+        distribute_tensor(
+            whole.to(like.device), like.device_mesh, like.placements, src_data_rank=source
+        ),
+    )

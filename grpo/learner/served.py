@@ -1,0 +1,52 @@
+"""The weights that engines are given: whole, under Hugging Face's names, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from grpo.learner.options import Precision
+from grpo.learner.parallel import gather_tensor
+
+
+def lay_out_weights(model: PreTrainedModel, precision: Precision) -> list[tuple[str, Tensor]]:
+    """List every weight once, without its values: tensors of the device `meta`.
+
+    Args:
+        model: The policy's model, sharded or not.
+        precision: What the learner computes in; bfloat16 is served in bfloat16.
+    """
+    dtype = _served_dtype(precision)
+    return [
+        (name, torch.empty(tensor.shape, dtype=dtype, device="meta"))
+        for name, tensor in _list_weights(model)
+    ]
+
+
+def gather_weights(model: PreTrainedModel, precision: Precision) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights of `lay_out_weights`, each gathered from its shards when its turn comes.
+
+    Where weights are sharded every rank has to go through all of them. The tensors may share memory
+    with the policy: they are to be read before the next update.
+    """
+    dtype = _served_dtype(precision)
+    for name, tensor in _list_weights(model):
+        # Cast before they are gathered: half the bytes travel.
+        yield name, gather_tensor(tensor.detach().to(dtype))
+
+
+def _served_dtype(precision: Precision) -> torch.dtype:
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+
+
+def _list_weights(model: PreTrainedModel) -> list[tuple[str, Tensor]]:
+    """Weights and saved buffers; one that is tied to another is listed under its first name only.
+
+    Tied weights are one object. Their addresses would not tell: an empty shard has none.
+    """
+    named = model.state_dict(keep_vars=True)
+    first = {id(tensor): name for name, tensor in reversed(named.items())}
+    return [(name, tensor) for name, tensor in named.items() if first[id(tensor)] == name]

@@ -1,0 +1,111 @@
+"""Several ranks on gloo: one gradient whatever the split, under DDP and FSDP2."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import runpy
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+RANK = Path(__file__).parent / "ranks" / "learner_rank.py"
+
+
+def run_ranks(world_size: int, jobs: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Run the jobs, one after the other, on so many ranks; for each rank its answers."""
+    # Every rank is forked from a server that has imported torch once.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["grpo.learner.learner"])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    pipes, processes = [], []
+    for rank in range(world_size):
+        ours, theirs = context.Pipe(duplex=False)
+        environment = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "RANK": str(rank),
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_RANK": "0",
+            "OMP_NUM_THREADS": "1",
+        }
+        task = {"pipe": theirs, "environment": environment, "jobs": jobs}
+        process = context.Process(target=runpy.run_path, args=(str(RANK), {"task": task}))
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    try:
+        return [receive(pipe, rank) for rank, pipe in enumerate(pipes)]
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def receive(pipe, rank):
+    assert pipe.poll(90), f"rank {rank} does not answer"
+    answer, trouble = pipe.recv()
+    assert not trouble, f"rank {rank}:\n{trouble}"
+    return answer
+
+
+def assert_same(found, expected, tolerance=1e-9):
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=tolerance, err_msg=name)
+
+
+@pytest.fixture
+def exact(options):
+    """Options under which two gradients may differ by rounding in float64 only."""
+    return replace(options, precision="float64", max_grad_norm=0.0, beta=0.1, learning_rate=0.01)
+
+
+def test_the_gradient_is_one_under_every_split(exact, samples, build):
+    """Budgets of one sequence to all of them, any order, 1, 2 and 4 ranks, DDP and FSDP2."""
+    shuffled = random.Random(1).sample(samples, len(samples))
+    batches = [build.batch(samples, 1), build.batch(shuffled, 2)]
+    lonely = build.batch([replace(samples[0], advantage=0.0)], 3)
+    gradients = {}
+    for world_size in (1, 2, 4):
+        jobs = [
+            {
+                "options": replace(exact, sharding=sharding, max_tokens_per_microbatch=budget),
+                "batches": [*batches, lonely],
+            }
+            for sharding in ("ddp", "fsdp2")
+            for budget in (15, 40, 1000)
+        ]
+        for answers in run_ranks(world_size, jobs):
+            for job, answer in zip(jobs, answers, strict=True):
+                options = job["options"]
+                key = (world_size, options.sharding, options.max_tokens_per_microbatch)
+                gradients.setdefault(key, []).append(answer["gradients"])
+    reference, *_ = gradients[1, "ddp", 1000]
+    assert len(reference) == 3
+    assert max(abs(values).max() for values in reference[0].values()) > 1e-3
+    for found_by_ranks in gradients.values():
+        for found in found_by_ranks:
+            for step, expected in enumerate(reference):
+                assert_same(found[step], expected)
+
+
+def test_fsdp2_shards_the_weights_and_trains_as_one_rank_does(exact, samples, build):
+    job = {"options": exact, "batches": [build.batch(samples, 1)] * 3}
+    [[single]] = run_ranks(1, [job])
+    sharded = {**job, "options": replace(exact, sharding="fsdp2")}
+    ranks = [answers[0] for answers in run_ranks(2, [sharded])]
+    assert sum(rank["held"] for rank in ranks) == single["held"]
+    assert max(rank["held"] for rank in ranks) < 0.6 * single["held"]
+    for rank in ranks:
+        assert_same(rank["weights"], single["weights"], tolerance=1e-7)
+        for found, expected in zip(rank["metrics"], single["metrics"], strict=True):
+            assert found["loss"] == pytest.approx(expected["loss"], abs=1e-6)
+            assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-4)
