@@ -18,8 +18,9 @@ _ENGINE_PROCESS = 0.60e9
 _LEARNER_PROCESS = 0.45e9
 _VERIFIER_PROCESS = 0.20e9
 _RAY_AND_DRIVER = 0.80e9
+_BYTES_PER_WEIGHT = 4
 # AdamW keeps two float32 moments beside each float32 weight and its gradient.
-_TRAINING_BYTES_PER_PARAMETER = 16
+_BYTES_PER_TRAINED_WEIGHT = 16
 # Activations of a micro-batch, in units of tokens x hidden size x layers, kept for the backward
 # pass.
 _ACTIVATION_VALUES = 34
@@ -56,7 +57,9 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
         return ()
     shape = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
     activations = _count_activations(config, shape["hidden_size"], shape["num_hidden_layers"]) * 4
-    reference = 4 if config.beta else 0
+    # Adapters are small, and the reference is the model under them.
+    trained = _BYTES_PER_WEIGHT if config.lora_r else _BYTES_PER_TRAINED_WEIGHT
+    reference = _BYTES_PER_WEIGHT if config.beta and not config.lora_r else 0
     engines, ranks = config.rollout.num_engines, config.learner.world_size
     copies = 1 if config.learner.sharding == "fsdp2" else ranks
     return (
@@ -73,9 +76,8 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
         ),
         Share(
             part="learner states",
-            num_bytes=ranks * _LEARNER_PROCESS
-            + copies * parameters * (_TRAINING_BYTES_PER_PARAMETER + reference),
-            knob="learner.world_size, learner.sharding=fsdp2, beta=0 (no reference)",
+            num_bytes=ranks * _LEARNER_PROCESS + copies * parameters * (trained + reference),
+            knob="learner.world_size, learner.sharding=fsdp2, lora_r, beta=0 (no reference)",
         ),
         Share(
             part="learner activations",
@@ -141,6 +143,17 @@ def count_parameters(folder: Path) -> int | None:
                     size *= length
                 total += size
     return total
+
+
+def read_weight_names(folder: Path) -> list[str] | None:
+    """Names of a model's weights in safetensors files; None where there are none."""
+    from safetensors import safe_open
+
+    names: list[str] = []
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(str(file), framework="np") as tensors:
+            names += tensors.keys()
+    return names or None
 
 
 def _cgroup_headroom() -> float:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from grpo.config.schema import RunConfig
 from grpo.data.overlap import describe_overlaps
 from grpo.data.prompts import PromptEncoder, read_max_positions
 from grpo.environment import find_device, resolve_dtype
 from grpo.inputs import Inputs
-from grpo.memory_plan import Share, available_memory, check_memory, plan_memory
+from grpo.memory_plan import Share, available_memory, check_memory, plan_memory, read_weight_names
 from grpo.objective import make_objective
+from grpo.training_options import (
+    check_training_options,
+    describe_reference,
+    describe_trained,
+)
 from verifiers.errors import UserError
 
 
@@ -40,6 +46,9 @@ def prepare(config: RunConfig, inputs: Inputs) -> Prepared:
         UserError: Something the user gave is wrong.
     """
     make_objective(config)
+    check_training_options(
+        config, device=find_device(), weights=read_weight_names(Path(inputs.model))
+    )
     encoder = PromptEncoder(inputs.model)
     _check_lengths(config, inputs.model)
     return Prepared(
@@ -129,6 +138,10 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
         f"on {config.learner.world_size} rank(s) under {config.learner.sharding}; the loss is "
         f"normalised over the whole batch"
     )
+    lines += [
+        f"trains     {describe_trained(config)}",
+        f"reference  {describe_reference(config)}",
+    ]
     if prepared.memory:
         total = sum(share.num_bytes for share in prepared.memory)
         parts = ", ".join(f"{share.part} {share.num_bytes / 1e9:.1f}" for share in prepared.memory)

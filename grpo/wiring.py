@@ -14,7 +14,7 @@ from grpo.environment import find_device, resolve_dtype
 from grpo.evaluation.evaluate import Evaluator
 from grpo.learner.group import LearnerGroup, RankResources
 from grpo.learner.invariants import sampler_bound
-from grpo.learner.options import LearnerOptions, Precision
+from grpo.learner.options import LearnerOptions, LoraOptions, Precision
 from grpo.loop import Parts
 from grpo.objective import make_objective, samples_whole_distribution
 from grpo.preparation import Prepared
@@ -153,6 +153,12 @@ def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> Lea
         gradient_checkpointing=config.learner.gradient_checkpointing,
         precision=_precision(config),
         sharding=config.learner.sharding,
+        lora=make_lora(config),
+        frozen_layers=config.learner.frozen_layers,
+        ref_model_sync_steps=config.ref_model_sync_steps,
+        ref_model_mixup_alpha=config.ref_model_mixup_alpha,
+        reference_offload=config.learner.reference_offload,
+        optim=config.optim,
         use_cpu=find_device() == "cpu",
         max_logprob_difference=config.invariants.max_logprob_difference,
         check_sampler_logprobs=samples_whole_distribution(config),
@@ -165,6 +171,18 @@ def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> Lea
         # On CPU engines and ranks take turns on all cores, so none is set aside for a rank; a
         # bundle of Ray's must hold something, though.
         resources=RankResources(num_cpus=0.01, num_gpus=gpu_share, num_threads=threads),
+    )
+
+
+def make_lora(config: RunConfig) -> LoraOptions | None:
+    """The policy's adapters, if it has any."""
+    if not config.lora_r:
+        return None
+    return LoraOptions(
+        r=config.lora_r,
+        alpha=config.lora_alpha,
+        target_modules=config.lora_target_modules,
+        use_rslora=config.use_rslora,
     )
 
 

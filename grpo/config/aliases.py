@@ -79,5 +79,6 @@ ALIASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "overlong_filtering": ("mask_truncated_completions", _SAME),
     "max_tokens_per_gpu": ("max_tokens_per_microbatch", _SAME),
     "lr": ("learning_rate", _SAME),
+    "lora_rank": ("lora_r", _SAME),
     "hf_checkpoint": ("model", _SAME),
 }

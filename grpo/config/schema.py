@@ -170,6 +170,12 @@ class LearnerConfig(Section):
     ranks."""
     gradient_checkpointing: bool = False
     """Trade compute for memory."""
+    frozen_layers: tuple[str, ...] = ()
+    """Weights that do not train, by patterns of their names: `embed_tokens`, `layers.[0-3]`,
+    `mlp`."""
+    reference_offload: bool = False
+    """GPU only: keep the reference in the host's memory, and bring it to the device once a step, to
+    score the batch."""
 
 
 class VerificationConfig(Section):
@@ -402,6 +408,22 @@ class RunConfig(Section):
     overlong_penalty: Annotated[float, Field(gt=0)] = 1.0
     """What a completion of full length loses."""
 
+    ref_model_sync_steps: NonNegative = 0
+    """Updates after which the reference takes the policy's weights over; 0 keeps it frozen."""
+    ref_model_mixup_alpha: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """How much of them it takes, the rest being its own: with `ref_model_sync_steps: 1`, a moving
+    average."""
+
+    lora_r: NonNegative = 0
+    """Rank of low-rank adapters that train in place of the weights; 0 trains the weights."""
+    lora_alpha: Annotated[float, Field(gt=0)] = 32.0
+    """An adapter's output is scaled by `lora_alpha / lora_r`."""
+    lora_target_modules: tuple[str, ...] = ()
+    """Linear layers with an adapter, by patterns of their names (`q_proj`, `layers.*.mlp`); by
+    default all but the output layer."""
+    use_rslora: bool = False
+    """Scale by `lora_alpha / sqrt(lora_r)`, so that high ranks learn as fast as low ones."""
+
     learning_rate: Annotated[float, Field(gt=0)] = 1e-6
     """The highest rate of the schedule."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
@@ -416,6 +438,8 @@ class RunConfig(Section):
     """Added to AdamW's denominator."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """Of matrices; never of biases and norms."""
+    optim: Literal["adamw_torch", "adamw_8bit"] = "adamw_torch"
+    """`adamw_8bit` keeps the moments in 8 bits; it needs a GPU and the package bitsandbytes."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Longest gradient, over all parameters and ranks."""
     max_tokens_per_microbatch: Positive = 16384

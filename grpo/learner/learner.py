@@ -25,6 +25,7 @@ from grpo.learner.parallel import clip_gradient, distribute_policy, hold_exchang
 from grpo.learner.passes import Passes, Prepared, needs_scores
 from grpo.learner.policy import load_policy
 from grpo.learner.preparing import prepare_updates
+from grpo.learner.reference import make_reference
 from grpo.learner.report import UpdateReport, why_skip
 from grpo.learner.saving import (
     capture_random_state,
@@ -50,14 +51,14 @@ class Learner:
         self.options = options
         mixed_precision = "bf16" if options.precision == "bfloat16" else "no"
         self.accelerator = Accelerator(cpu=options.use_cpu, mixed_precision=mixed_precision)
-        seed_everything(derive_seed(options.seed, "learner", self.accelerator.process_index))
+        # Weights that are drawn, as an adapter's are, must be the same on every rank.
+        seed_everything(derive_seed(options.seed, "policy"))
         self.policy = load_policy(options, trainable=True)
-        self.reference = load_policy(options, trainable=False) if options.beta > 0 else None
+        seed_everything(derive_seed(options.seed, "learner", self.accelerator.process_index))
         self._wrapped = distribute_policy(
             self.policy, self.accelerator, options.sharding, trainable=True
         )
-        if self.reference is not None:
-            distribute_policy(self.reference, self.accelerator, options.sharding, trainable=False)
+        self.reference = make_reference(options, self.policy, self.accelerator)
         # After the weights are where they stay: sharding replaces every parameter by its shard.
         self.optimizer: Any = build_optimizer(self.policy, options)
         self._passes = Passes(
@@ -141,6 +142,8 @@ class Learner:
             return [[self._passes.prepare(micro) for micro in share] for share in plan]
         now = {"policy_version": self.policy_version, "untrained": self.updates_done == 0}
         scored = [[self._passes.score(micro, **now) for micro in share] for share in plan]
+        if self.reference is not None:
+            self.reference.rest()
         return prepare_updates(
             scored,
             batch.samples,
@@ -181,6 +184,8 @@ class Learner:
         if skipped is None:
             self.optimizer.step()
             self.updates_done += 1
+            if self.reference is not None:
+                self.reference.follow(self.policy, self.updates_done)
         self.optimizer.zero_grad()
         figures.add(
             sums,

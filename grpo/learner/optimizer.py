@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from grpo.learner.options import LearnerOptions
 from grpo.learner.policy import Policy
 
 
-def build_optimizer(policy: Policy, options: LearnerOptions) -> torch.optim.AdamW:
-    """Build AdamW over the trainable weights; only matrices decay."""
+def build_optimizer(policy: Policy, options: LearnerOptions) -> torch.optim.Optimizer:
+    """Build AdamW over the trainable weights; only matrices decay.
+
+    `adamw_8bit` keeps its two moments in 8 bits each, block by block (arXiv 2110.02861).
+    """
     trainable = [weight for weight in policy.parameters() if weight.requires_grad]
+    matrices = [weight for weight in trainable if weight.ndim >= 2]
+    rest = [weight for weight in trainable if weight.ndim < 2]
     groups = [
-        {"params": [w for w in trainable if w.ndim >= 2], "weight_decay": options.weight_decay},
-        {"params": [w for w in trainable if w.ndim < 2], "weight_decay": 0.0},
+        {"params": weights, "weight_decay": decay}
+        for weights, decay in ((matrices, options.weight_decay), (rest, 0.0))
+        if weights
     ]
-    return torch.optim.AdamW(
+    return _find_class(options)(
         groups, lr=options.learning_rate, betas=options.adam_betas, eps=options.adam_epsilon
     )
+
+
+def _find_class(options: LearnerOptions) -> Any:
+    if options.optim == "adamw_torch":
+        return torch.optim.AdamW
+    from bitsandbytes.optim import AdamW8bit  # pyright: ignore[reportMissingImports] - GPU only
+
+    return AdamW8bit

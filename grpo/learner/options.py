@@ -10,6 +10,25 @@ from grpo.learner.schedule import ScheduleName
 
 Precision = Literal["float32", "bfloat16", "float64"]
 Sharding = Literal["ddp", "fsdp2"]
+Optim = Literal["adamw_torch", "adamw_8bit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraOptions:
+    """The adapters of a policy.
+
+    Attributes:
+        r: Their rank.
+        alpha: Their output is scaled by alpha / r, under `use_rslora` by alpha / sqrt(r).
+        target_modules: Patterns of the linear layers that get one; none means every linear layer
+            but the output layer.
+        use_rslora: Scale so that high ranks learn as fast as low ones (arXiv 2312.03732).
+    """
+
+    r: int
+    alpha: float = 32.0
+    target_modules: tuple[str, ...] = ()
+    use_rslora: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +57,7 @@ class LearnerOptions:
         lr_scheduler: Its course after that.
         warmup_steps: Updates over which it rises from 0.
         total_steps: Updates of the whole run, for a schedule that falls.
+        optim: AdamW as torch has it, or with moments of 8 bits (GPU, whole copies only).
         adam_betas: AdamW's decay rates.
         adam_epsilon: AdamW's epsilon.
         weight_decay: Applied to matrices only, never to biases and norms.
@@ -46,6 +66,12 @@ class LearnerOptions:
         precision: `bfloat16` computes in it and keeps float32 master weights; `float64` is for
             proofs of the arithmetic.
         sharding: How ranks share the weights.
+        lora: Train adapters; None trains the weights themselves.
+        frozen_layers: Patterns of weights that do not train; see `grpo.learner.selecting`.
+        ref_model_sync_steps: Updates after which the reference takes the policy's weights over; 0
+            keeps it as it is.
+        ref_model_mixup_alpha: How much of them it takes; the rest stays its own.
+        reference_offload: Keep the reference in the host's memory while it is not used.
         use_cpu: Compute on the CPU even where there is a GPU.
         check_sampler_logprobs: Stop when the sampler's log-probabilities are not the learner's.
             Right whenever the sampler applies the same temperature and no nucleus.
@@ -71,6 +97,7 @@ class LearnerOptions:
     lr_scheduler: ScheduleName = "constant"
     warmup_steps: int = 0
     total_steps: int
+    optim: Optim = "adamw_torch"
     adam_betas: tuple[float, float] = (0.9, 0.999)
     adam_epsilon: float = 1e-8
     weight_decay: float = 0.0
@@ -78,6 +105,11 @@ class LearnerOptions:
     gradient_checkpointing: bool = False
     precision: Precision = "float32"
     sharding: Sharding = "ddp"
+    lora: LoraOptions | None = None
+    frozen_layers: tuple[str, ...] = ()
+    ref_model_sync_steps: int = 0
+    ref_model_mixup_alpha: float = 1.0
+    reference_offload: bool = False
     use_cpu: bool = False
     check_sampler_logprobs: bool = True
     max_logprob_difference: float | None = None

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from grpo.learner.options import Sharding
 from grpo.learner.policy import Policy
+from grpo.learner.shards import gather_tensor
 
 
 def distribute_policy(
@@ -73,27 +72,3 @@ def clip_gradient(module: nn.Module, limit: float) -> float:
     """
     norm = torch.nn.utils.clip_grad_norm_(module.parameters(), limit)
     return float(gather_tensor(norm))
-
-
-def gather_tensor(tensor: Tensor) -> Tensor:
-    """The whole of a tensor, on every rank; all ranks have to call it at the same place."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def take_share(whole: Tensor, like: Tensor) -> Tensor:
-    """The part of a whole tensor that a rank holds of it; no rank hears of another's.
-
-    Args:
-        whole: The same on every rank.
-        like: Tells how it is sharded, if it is.
-    """
-    if not isinstance(like, DTensor):
-        return whole.to(like.device)
-    # The stub knows no None, which means: every rank has the values, send nothing.
-    source: Any = None
-    return cast(
-        "Tensor",
-        distribute_tensor(
-            whole.to(like.device), like.device_mesh, like.placements, src_data_rank=source
-        ),
-    )

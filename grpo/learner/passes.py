@@ -15,6 +15,7 @@ from grpo.learner.batching import MicroBatch, MicroBatchTensors, build_tensors
 from grpo.learner.microbatch import TokenScores
 from grpo.learner.options import LearnerOptions
 from grpo.learner.policy import Policy
+from grpo.learner.reference import Reference
 from grpo.values import TrainSample
 
 
@@ -42,7 +43,7 @@ class Passes:
     Args:
         policy: The bare policy.
         trained: The same as gradients are taken through, wrapped for its ranks.
-        reference: The frozen reference, where there is one.
+        reference: Where the KL term has one.
         accelerator: Knows the device, and opens the precision that the models compute in.
         options: Of the learner.
     """
@@ -51,7 +52,7 @@ class Passes:
         self,
         policy: Policy,
         trained: Any,
-        reference: Policy | None,
+        reference: Reference | None,
         *,
         accelerator: Accelerator,
         options: LearnerOptions,
@@ -123,7 +124,7 @@ class Passes:
     def _ask_reference(self, tensors: MicroBatchTensors) -> Tensor | None:
         if self._reference is None:
             return None
-        with torch.no_grad(), self._accelerator.autocast():
+        with self._accelerator.autocast():
             logprobs, _ = self._reference(*_chosen(tensors))
         return logprobs
 
@@ -162,13 +163,15 @@ class Passes:
 def needs_scores(options: LearnerOptions) -> bool:
     """Whether a batch must be scored before the first update on it.
 
-    With one update for each batch the policy's pass gives its log-probabilities too.
+    With one update for each batch the policy's pass gives its log-probabilities too. A reference
+    that is brought to the device is brought once for the whole batch.
     """
     objective = options.objective
     return (
         options.num_iterations * options.num_mini_batches > 1
         or (objective.kl_placement == "reward" and options.beta > 0)
         or objective.importance_normalise
+        or options.reference_offload
     )
 
 

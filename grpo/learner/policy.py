@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from grpo.learner.adapters import add_adapters
 from grpo.learner.logprobs import compute_logprobs
 from grpo.learner.options import LearnerOptions
+from grpo.learner.selecting import select_names
 from verifiers.errors import UserError
 
 PROBE_TOLERANCE = 1e-3
@@ -136,7 +138,24 @@ def load_policy(options: LearnerOptions, *, trainable: bool) -> Policy:
     policy.requires_grad_(trainable)
     if trainable:
         policy.check_output_layer()
+        _choose_trainable(model, options)
     return policy.train(trainable)
+
+
+def _choose_trainable(model: PreTrainedModel, options: LearnerOptions) -> None:
+    """Freeze what the options say does not train."""
+    if options.lora is not None:
+        add_adapters(model, options.lora)
+        return
+    names = [name for name, _ in model.named_parameters()]
+    frozen = select_names(names, options.frozen_layers, option="learner.frozen_layers")
+    if len(frozen) == len(names):
+        raise UserError(
+            "learner.frozen_layers matches every weight of the model, so nothing would train: "
+            f"leave out one of {', '.join(map(repr, options.frozen_layers))}."
+        )
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
 
 
 def switch_off_dropout(model: nn.Module) -> None:

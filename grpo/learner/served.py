@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from grpo.learner.adapters import base_name, has_adapter, is_adapter, merge_weight
 from grpo.learner.options import Precision
-from grpo.learner.parallel import gather_tensor
+from grpo.learner.shards import gather_tensor
 
 
 def lay_out_weights(model: PreTrainedModel, precision: Precision) -> list[tuple[str, Tensor]]:
@@ -21,7 +22,7 @@ def lay_out_weights(model: PreTrainedModel, precision: Precision) -> list[tuple[
     """
     dtype = _served_dtype(precision)
     return [
-        (name, torch.empty(tensor.shape, dtype=dtype, device="meta"))
+        (base_name(name), torch.empty(tensor.shape, dtype=dtype, device="meta"))
         for name, tensor in _list_weights(model)
     ]
 
@@ -29,13 +30,17 @@ def lay_out_weights(model: PreTrainedModel, precision: Precision) -> list[tuple[
 def gather_weights(model: PreTrainedModel, precision: Precision) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights of `lay_out_weights`, each gathered from its shards when its turn comes.
 
-    Where weights are sharded every rank has to go through all of them. The tensors may share memory
-    with the policy: they are to be read before the next update.
+    An adapter is merged into the weight that it belongs to. Where weights are sharded every rank
+    has to go through all of them. The tensors may share memory with the policy: they are to be read
+    before the next update.
     """
     dtype = _served_dtype(precision)
     for name, tensor in _list_weights(model):
-        # Cast before they are gathered: half the bytes travel.
-        yield name, gather_tensor(tensor.detach().to(dtype))
+        if has_adapter(name):
+            yield base_name(name), merge_weight(model, name).to(dtype)
+        else:
+            # Cast before they are gathered: half the bytes travel.
+            yield base_name(name), gather_tensor(tensor.detach().to(dtype))
 
 
 def _served_dtype(precision: Precision) -> torch.dtype:
@@ -49,4 +54,8 @@ def _list_weights(model: PreTrainedModel) -> list[tuple[str, Tensor]]:
     """
     named = model.state_dict(keep_vars=True)
     first = {id(tensor): name for name, tensor in reversed(named.items())}
-    return [(name, tensor) for name, tensor in named.items() if first[id(tensor)] == name]
+    return [
+        (name, tensor)
+        for name, tensor in named.items()
+        if first[id(tensor)] == name and not is_adapter(name)
+    ]

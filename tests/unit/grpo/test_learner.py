@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 from grpo.algorithms.presets import PRESETS, resolve_objective
 from grpo.learner.invariants import InvariantBroken
 from grpo.learner.learner import Learner
+from grpo.learner.reference import PolicyCopy
 from verifiers.errors import UserError
 
 
@@ -112,9 +113,9 @@ def test_samples_of_an_older_policy_are_exempt_from_the_sampler_check(options, s
 
 def test_reference_that_differs_at_the_first_step_stops_the_run(options, samples, build):
     learner = Learner(replace(options, beta=0.1))
-    assert learner.reference is not None
+    assert isinstance(learner.reference, PolicyCopy)
     with torch.no_grad():
-        next(learner.reference.parameters()).mul_(1.5)
+        next(learner.reference.policy.parameters()).mul_(1.5)
     with pytest.raises(InvariantBroken, match="kl_zero_at_first_step"):
         learner.update(build.batch(samples))
 

@@ -1,49 +1,51 @@
 """What one rank does in tests/unit/grpo/test_parallel.py, which starts it with a global `task`.
 
 Its `pipe` takes the answer, its `environment` says which rank of how many this is, and each of its
-`jobs` is a learner: options, batches to learn from, folders to load from before and save to after.
+`jobs` is a learner: options, batches to learn from, folders to load from before and save to after,
+and probes, each a token budget and a batch to take the gradient of.
 """
 
 from __future__ import annotations
 
 import os
 import traceback
+from dataclasses import replace
 from typing import Any
 
 from torch.distributed.tensor import DTensor
 
+from grpo.learner.shards import gather_tensor
 
-def run_job(*, options, batches, load=None, save=None):
+
+def run_job(*, options, batches, probes=(), load=None, save=None):
     from grpo.learner.learner import Learner
-    from grpo.learner.parallel import gather_tensor
 
     learner = Learner(options)
     if load is not None:
         learner.load(load)
-    gradients: list[dict[str, Any]] = []
-    take_step = learner.optimizer.step
-
-    def spy() -> None:
-        gradients.append(
-            {
-                name: gather_tensor(weight.grad).clone()
-                for name, weight in learner.policy.named_parameters()
-                if weight.grad is not None
-            }
-        )
-        take_step()
-
-    learner.optimizer.step = spy
-    reports = [learner.update(batch) for batch in batches]
+    metrics = [dict(learner.update(batch).metrics) for batch in batches]
     if save is not None:
         learner.save(save)
-    weights = {name: tensor.clone() for name, tensor in learner.named_weights()}
     return {
-        "gradients": [{n: g.numpy() for n, g in found.items()} for found in gradients],
-        "metrics": [dict(report.metrics) for report in reports],
-        "weights": {name: tensor.numpy() for name, tensor in weights.items()},
+        "metrics": metrics,
+        "weights": {name: tensor.numpy() for name, tensor in learner.named_weights()},
         "held": sum(_count_held(weight) for weight in learner.policy.parameters()),
+        "gradients": [_find_gradient(learner, *probe) for probe in probes],
     }
+
+
+def _find_gradient(learner, budget, batch) -> dict[str, Any]:
+    """The gradient that an update under this token budget would follow; the weights stay."""
+    found: dict[str, Any] = {}
+
+    def take_down() -> None:
+        for name, weight in learner.policy.named_parameters():
+            found[name] = gather_tensor(weight.grad).numpy().copy()
+
+    learner.options = replace(learner.options, max_tokens_per_microbatch=budget)
+    learner.optimizer.step = take_down
+    learner.update(batch)
+    return found
 
 
 def _count_held(weight) -> int:

@@ -1,0 +1,96 @@
+"""Low-rank adapters: put into a model, switched off for its reference, merged for its engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peft import LoraConfig, inject_adapter_in_model
+from peft.tuners.lora import LoraLayer
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from grpo.learner.options import LoraOptions
+from grpo.learner.selecting import select_names
+from grpo.learner.shards import gather_tensor
+
+_BASE = ".base_layer"
+_ADAPTER = "default"
+
+
+def add_adapters(model: PreTrainedModel, options: LoraOptions) -> None:
+    """Put an adapter beside every chosen linear layer, and freeze everything else.
+
+    At first an adapter adds nothing: one of its two factors is 0.
+
+    Raises:
+        UserError: A pattern matches no linear layer.
+    """
+    head = model.get_output_embeddings()
+    linear = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module is not head
+    ]
+    targets = select_names(linear, options.target_modules or ("*",), option="lora_target_modules")
+    config = LoraConfig(
+        r=options.r,
+        # peft's hint says int; it only ever divides it.
+        lora_alpha=options.alpha,  # pyright: ignore[reportArgumentType]
+        target_modules=targets,
+        use_rslora=options.use_rslora,
+    )
+    inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
+
+
+def is_adapter(name: str) -> bool:
+    """Whether a weight of this name belongs to an adapter."""
+    return ".lora_" in name
+
+
+def has_adapter(name: str) -> bool:
+    """Whether a weight of this name has an adapter beside it."""
+    return name.endswith(f"{_BASE}.weight")
+
+
+def base_name(name: str) -> str:
+    """What a weight is called in the model without adapters."""
+    return name.replace(_BASE, "")
+
+
+@contextmanager
+def adapters_off(model: nn.Module) -> Iterator[None]:
+    """Have a model compute as it did before it was trained."""
+    layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    for layer in layers:
+        _switch(layer, on=False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            _switch(layer, on=True)
+
+
+def merge_weight(model: nn.Module, name: str) -> Tensor:
+    """The whole weight that does what a weight and its adapter do together.
+
+    Where weights are sharded all ranks have to call it at the same place.
+
+    Args:
+        model: With adapters.
+        name: Of a weight with an adapter, as `has_adapter` knows it.
+    """
+    layer: Any = model.get_submodule(name.removesuffix(f"{_BASE}.weight"))
+    whole, low, high = (
+        gather_tensor(part.weight.detach())
+        for part in (layer.base_layer, layer.lora_A[_ADAPTER], layer.lora_B[_ADAPTER])
+    )
+    return torch.addmm(whole, high, low, alpha=layer.scaling[_ADAPTER])
+
+
+def _switch(layer: Any, *, on: bool) -> None:
+    # Not peft's own enable_adapters(): that also sets requires_grad, which DDP and FSDP2 have taken
+    # note of and do not expect to change.
+    layer._disable_adapters = not on  # noqa: SLF001

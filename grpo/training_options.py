@@ -1,0 +1,90 @@
+"""What a run's options say about the learner, and whether they agree; no model is loaded for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from grpo.config.schema import RunConfig
+from grpo.learner.selecting import select_names
+from verifiers.errors import UserError
+
+
+def check_training_options(config: RunConfig, *, device: str, weights: list[str] | None) -> None:
+    """Check that the options of the learner agree with each other, the device and the model.
+
+    Args:
+        config: Of the run.
+        device: `cpu` or `cuda`.
+        weights: Names of the model's weights; None where they are not known yet.
+
+    Raises:
+        UserError: Two of them do not; it names both.
+    """
+    for complaint in _find_disagreements(config, device):
+        raise UserError(complaint)
+    if weights is not None:
+        modules = [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
+        select_names(modules, config.lora_target_modules, option="lora_target_modules")
+        select_names(weights, config.learner.frozen_layers, option="learner.frozen_layers")
+
+
+def _find_disagreements(config: RunConfig, device: str) -> Iterator[str]:
+    if config.lora_r and config.learner.frozen_layers:
+        yield (
+            f"lora_r={config.lora_r} freezes every weight of the model, so learner.frozen_layers "
+            "has nothing to choose from; leave it out, and choose with lora_target_modules."
+        )
+    if config.lora_target_modules and not config.lora_r:
+        yield "lora_target_modules is set, but lora_r=0 trains without adapters; set lora_r."
+    if config.ref_model_sync_steps and not config.beta:
+        yield (
+            f"ref_model_sync_steps={config.ref_model_sync_steps} is for the reference of the KL "
+            "term, but beta=0 has none; set beta, or leave it out."
+        )
+    if config.ref_model_sync_steps and config.lora_r:
+        yield (
+            f"ref_model_sync_steps={config.ref_model_sync_steps} would change the reference, but "
+            f"with lora_r={config.lora_r} it is the model under the adapters, which never changes; "
+            "set one of the two to 0."
+        )
+    if config.optim == "adamw_8bit":
+        yield from _find_what_8_bits_lack(config, device)
+
+
+def _find_what_8_bits_lack(config: RunConfig, device: str) -> Iterator[str]:
+    if device == "cpu":
+        yield "optim=adamw_8bit needs a GPU, and the learner runs on the CPU; use adamw_torch."
+    if config.learner.sharding == "fsdp2":
+        yield (
+            "optim=adamw_8bit works on whole weights, but learner.sharding=fsdp2 gives each rank a "
+            "shard; use optim=adamw_torch (its state is sharded too), or learner.sharding=ddp."
+        )
+    if find_spec("bitsandbytes") is None:
+        yield "optim=adamw_8bit needs bitsandbytes, which is missing: pip install bitsandbytes"
+
+
+def describe_reference(config: RunConfig) -> str:
+    """Say which weights the KL term measures the distance to."""
+    if not config.beta:
+        return "none (beta=0)"
+    if config.lora_r:
+        return f"{config.model} itself, under the adapters"
+    if not config.ref_model_sync_steps:
+        return f"a frozen copy of {config.model}"
+    share = config.ref_model_mixup_alpha
+    return (
+        f"a copy of {config.model} that becomes "
+        f"{'the policy' if share == 1 else f'{1 - share:g} of itself + {share:g} of the policy'} "
+        f"every {config.ref_model_sync_steps} updates"
+    )
+
+
+def describe_trained(config: RunConfig) -> str:
+    """Say which weights train."""
+    if config.lora_r:
+        kind = "rsLoRA" if config.use_rslora else "LoRA"
+        where = ", ".join(config.lora_target_modules) or "every linear layer but the output"
+        return f"{kind} of rank {config.lora_r} on {where}"
+    frozen = ", ".join(config.learner.frozen_layers)
+    return f"all weights but {frozen}" if frozen else "all weights"

@@ -1,0 +1,87 @@
+"""Options of the learner that contradict each other, the device or the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from grpo.config.schema import RunConfig
+from grpo.training_options import (
+    check_training_options,
+    describe_reference,
+    describe_trained,
+)
+from verifiers.errors import UserError
+
+WEIGHTS = [
+    "model.embed_tokens.weight",
+    "model.layers.0.q_proj.weight",
+    "model.layers.0.q_proj.bias",
+]
+
+
+def make(**options):
+    return RunConfig.model_validate({"model": "m", "data": {"path": "d.jsonl"}} | options)
+
+
+def check(device="cpu", weights=WEIGHTS, **options):
+    check_training_options(make(**options), device=device, weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "second"),
+    [
+        ({"lora_r": 8, "learner": {"frozen_layers": ["embed"]}}, "lora_r=8", "frozen_layers"),
+        ({"lora_target_modules": ["q_proj"]}, "lora_target_modules", "lora_r=0"),
+        ({"ref_model_sync_steps": 5}, "ref_model_sync_steps=5", "beta=0"),
+        (
+            {"ref_model_sync_steps": 5, "beta": 0.1, "lora_r": 8},
+            "ref_model_sync_steps=5",
+            "lora_r=8",
+        ),
+        ({"optim": "adamw_8bit"}, "optim=adamw_8bit", "CPU"),
+        ({"lora_r": 8, "lora_target_modules": ["c_attn"]}, "'c_attn'", "layers.*.q_proj"),
+        ({"learner": {"frozen_layers": ["head"]}}, "'head'", "model.embed_tokens.weight"),
+    ],
+)
+def test_both_sides_of_a_disagreement_are_named(options, first, second):
+    with pytest.raises(UserError) as raised:
+        check(**options)
+    assert first in str(raised.value)
+    assert second in str(raised.value)
+
+
+def test_8_bits_and_shards_exclude_each_other():
+    with pytest.raises(UserError, match="sharding=fsdp2"):
+        check(device="cuda", optim="adamw_8bit", learner={"sharding": "fsdp2"})
+
+
+def test_agreeing_options_pass():
+    check(lora_r=8, lora_target_modules=["q_proj"], beta=0.1)
+    check(learner={"frozen_layers": ["layers.0", "embed_tokens"]})
+    check(learner={"frozen_layers": ["anything"]}, weights=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "none (beta=0)"),
+        ({"beta": 0.1}, "a frozen copy of m"),
+        ({"beta": 0.1, "lora_r": 8}, "m itself, under the adapters"),
+        (
+            {"beta": 0.1, "ref_model_sync_steps": 1, "ref_model_mixup_alpha": 0.25},
+            "a copy of m that becomes 0.75 of itself + 0.25 of the policy every 1 updates",
+        ),
+        (
+            {"beta": 0.1, "ref_model_sync_steps": 9},
+            "a copy of m that becomes the policy every 9 updates",
+        ),
+    ],
+)
+def test_the_log_says_which_weights_the_reference_is(options, expected):
+    assert describe_reference(make(**options)) == expected
+
+
+def test_the_log_says_what_trains():
+    assert describe_trained(make()) == "all weights"
+    assert describe_trained(make(learner={"frozen_layers": ["mlp"]})) == "all weights but mlp"
+    assert "rsLoRA of rank 4" in describe_trained(make(lora_r=4, use_rslora=True))
