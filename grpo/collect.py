@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from grpo.rewards import compute_reward
+from grpo.rewards import RewardPolicy, check_components, compute_reward
 from grpo.seeding import derive_seed
 from grpo.timing import Timeline
 from grpo.values import Rollout, RolloutRequest, SamplingOptions, ScoredGroup, ScoredRollout
 from verifiers.problem import Problem, Submission
-from verifiers.verdict import Status, Verdict
+from verifiers.verdict import Verdict
 
 
 class Pool(Protocol):
@@ -49,7 +49,7 @@ class Collector:
         pool: Where completions are sampled.
         fleet: Where they are verified.
         prompts: Token ids of every problem's prompt, by problem id.
-        reward_values: What each verified status is worth.
+        rewards: What a verdict is worth.
         timeline: Told when the phases `generation` and `verification_tail` begin and end.
         check_stop: Called between events; may raise to leave early.
     """
@@ -60,14 +60,14 @@ class Collector:
         pool: Pool,
         fleet: Fleet,
         prompts: Mapping[str, tuple[int, ...]],
-        reward_values: Mapping[Status, float],
+        rewards: RewardPolicy,
         timeline: Timeline,
         check_stop: Callable[[], None],
     ) -> None:
         self._pool = pool
         self._fleet = fleet
         self._prompts = prompts
-        self._reward_values = reward_values
+        self._rewards = rewards
         self._timeline = timeline
         self._check_stop = check_stop
 
@@ -114,6 +114,7 @@ class Collector:
             while self._fleet.pending:
                 self._check_stop()
                 verdicts.update(self._fleet.finished(timeout_s=0.1))
+        check_components(list(verdicts.values()), self._rewards)
         return tuple(
             ScoredGroup(
                 problem=problem,
@@ -126,8 +127,11 @@ class Collector:
         )
 
     def _score(self, rollout: Rollout, verdict: Verdict) -> ScoredRollout:
+        reward = compute_reward(verdict, len(rollout.completion_ids), self._rewards)
+        if reward is None:
+            return ScoredRollout(rollout=rollout, verdict=verdict, reward=None)
         return ScoredRollout(
-            rollout=rollout, verdict=verdict, reward=compute_reward(verdict, self._reward_values)
+            rollout=rollout, verdict=verdict, reward=reward.total, reward_parts=reward.parts
         )
 
 

@@ -56,6 +56,9 @@ def _by_verifier(groups: Sequence[ScoredGroup]) -> dict[str, float]:
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for group in groups:
         rewards[group.problem.verifier] += group.rewards
+    for member in (member for group in groups for member in group.members):
+        for place, (_, value) in enumerate(member.reward_parts):
+            rewards[f"part_{place}"].append(value)
     return {
         f"rewards/{name}/mean": statistics.fmean(values)
         for name, values in rewards.items()

@@ -1,4 +1,4 @@
-"""The training objective that a configuration asks for."""
+"""What a configuration asks to be optimised: the objective and the rewards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import PRESETS, resolve_objective
 from grpo.config.schema import RunConfig
+from grpo.rewards import RewardPolicy
 from verifiers.errors import UserError
+from verifiers.verdict import Status
 
 
 def make_objective(config: RunConfig) -> Objective:
@@ -26,6 +28,37 @@ def make_objective(config: RunConfig) -> Objective:
     _check_sampler(config, objective)
     _check_schedule(config)
     return objective
+
+
+def make_reward_policy(config: RunConfig, *, shaped: bool = True) -> RewardPolicy:
+    """What verdicts are worth.
+
+    Args:
+        config: Of the run.
+        shaped: With weighted components and the punishment of length; otherwise the value of the
+            verdict alone.
+
+    Raises:
+        UserError: The punished length is all there is.
+    """
+    rewards = config.rewards
+    if config.overlong_buffer >= config.max_completion_length:
+        raise UserError(
+            f"overlong_buffer={config.overlong_buffer} leaves no unpunished length below"
+            f" max_completion_length={config.max_completion_length}: it must be smaller"
+        )
+    return RewardPolicy(
+        values={
+            Status.CORRECT: rewards.correct,
+            Status.INCORRECT: rewards.incorrect,
+            Status.NO_ANSWER: rewards.no_answer,
+            Status.LIMIT: rewards.limit,
+        },
+        weights=rewards.weights if shaped else {},
+        overlong_buffer=config.overlong_buffer if shaped else 0,
+        overlong_penalty=config.overlong_penalty,
+        max_completion_length=config.max_completion_length,
+    )
 
 
 def samples_whole_distribution(config: RunConfig) -> bool:

@@ -142,6 +142,7 @@ def _rollout_row(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:
         "problem_id": group.problem.id,
         "member": rollout.member,
         "reward": member.reward,
+        "reward_parts": member.reward_parts,
         "status": verdict.status,
         "reason": verdict.reason,
         "extracted": verdict.extracted,

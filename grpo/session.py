@@ -19,7 +19,7 @@ from grpo.inputs import Inputs, load_inputs
 from grpo.learner.errors import LearnerError
 from grpo.learner.invariants import InvariantBroken
 from grpo.loop import train
-from grpo.objective import make_objective
+from grpo.objective import make_objective, make_reward_policy
 from grpo.preparation import Prepared, describe, prepare
 from grpo.protocols import Progress
 from grpo.recorder import RunRecorder
@@ -57,7 +57,9 @@ def run_training(
         UserError: Something the user gave is wrong; no model was loaded.
     """
     laps = Laps(begun)
-    make_objective(config)  # names what contradicts itself before anything is loaded
+    # Named before anything is loaded: settings that contradict each other.
+    make_objective(config)
+    make_reward_policy(config)
     console.phase("checking the data")
     inputs = load_inputs(config)
     found = None if resume is None else find_run(config, resume, warn=console.line)
@@ -155,7 +157,12 @@ def run_evaluation(
         ) as machinery,
     ):
         collector = make_collector(
-            config, prepared, machinery, Timeline(on_phase=console.phase), check_stop=lambda: None
+            config,
+            prepared,
+            machinery,
+            Timeline(on_phase=console.phase),
+            check_stop=lambda: None,
+            shaped=False,
         )
         evaluator = make_evaluator(config, prepared, collector)
         assert evaluator is not None

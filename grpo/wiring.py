@@ -16,7 +16,11 @@ from grpo.learner.group import LearnerGroup, RankResources
 from grpo.learner.invariants import sampler_bound
 from grpo.learner.options import LearnerOptions, LoraOptions, Precision
 from grpo.loop import Parts
-from grpo.objective import make_objective, samples_whole_distribution
+from grpo.objective import (
+    make_objective,
+    make_reward_policy,
+    samples_whole_distribution,
+)
 from grpo.preparation import Prepared
 from grpo.protocols import BatchPolicy, Recorder, Schedule
 from grpo.publisher import ProvingPublisher
@@ -26,7 +30,6 @@ from grpo.timing import Timeline
 from grpo.values import SamplingOptions
 from sandbox.options import MAX_DEFAULT_SIZE
 from verifiers.fleet import VerifierFleet
-from verifiers.verdict import Status
 
 _START_TIMEOUT_S = 600.0
 
@@ -204,19 +207,24 @@ def make_collector(
     machinery: Machinery,
     timeline: Timeline,
     check_stop: Callable[[], None],
+    *,
+    shaped: bool,
 ) -> Collector:
-    """Sampling and verification of a run."""
-    rewards = config.rewards
+    """Sampling and verification of a run.
+
+    Args:
+        config: Of the run.
+        prepared: Its checked inputs.
+        machinery: Its processes.
+        timeline: Told when phases begin and end.
+        check_stop: May raise to leave early.
+        shaped: Whether rewards are those of training, or the plain value of a verdict.
+    """
     return Collector(
         pool=machinery.pool,
         fleet=machinery.fleet,
         prompts=prepared.prompts,
-        reward_values={
-            Status.CORRECT: rewards.correct,
-            Status.INCORRECT: rewards.incorrect,
-            Status.NO_ANSWER: rewards.no_answer,
-            Status.LIMIT: rewards.limit,
-        },
+        rewards=make_reward_policy(config, shaped=shaped),
         timeline=timeline,
         check_stop=check_stop,
     )
@@ -257,12 +265,12 @@ def make_parts(
 ) -> Parts:
     """Everything the loop needs, from machinery that is ready."""
     assert machinery.learner is not None
-    collector = make_collector(config, prepared, machinery, timeline, check_stop)
-    evaluator = make_evaluator(config, prepared, collector)
+    making = (config, prepared, machinery, timeline, check_stop)
+    evaluator = make_evaluator(config, prepared, make_collector(*making, shaped=False))
     objective = make_objective(config)
     return Parts(
         sampler=make_sampler(config, prepared),
-        collector=collector,
+        collector=make_collector(*making, shaped=True),
         learner=machinery.learner,
         publisher=publisher,
         evaluator=evaluator,

@@ -9,6 +9,7 @@ from grpo.collect import Collector
 from grpo.data.sampler import ProblemSampler
 from grpo.loop import Parts, train
 from grpo.protocols import BatchPolicy, Progress, Schedule
+from grpo.rewards import RewardPolicy
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
 from grpo.values import Rollout, SamplingOptions
@@ -112,7 +113,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
         pool=FakePool(outcomes),
         fleet=FakeFleet(),
         prompts={problem.id: (1, 2) for problem in PROBLEMS},
-        reward_values={Status.CORRECT: 1.0, Status.INCORRECT: 0.0},
+        rewards=RewardPolicy(values={Status.CORRECT: 1.0, Status.INCORRECT: 0.0}),
         timeline=timeline,
         check_stop=check_stop,
     )
