@@ -13,9 +13,11 @@ from typing import Any
 
 from sandbox.errors import BadTest
 from sandbox.expressions import Evaluator, Unsupported, require_supported, truth
+from sandbox.programs import PROGRAM_MODULE
 from sandbox.result import Call
 
 CHECK_FUNCTION = "check"
+TEST_PREFIX = "test"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +55,8 @@ def read_asserts(
     """Read test code that consists of asserts on one function's values.
 
     Understood are `assert` statements, assignments, imports, and a function `check(candidate)`
-    whose body is made of these; loops over literals are unrolled. The tested function is the one
-    that asserts call.
+    or functions without parameters named `test...`, whose bodies are made of these; loops over
+    literals are unrolled. The tested function is the one that asserts call.
 
     Args:
         code: The test code.
@@ -79,7 +81,7 @@ def read_asserts(
 class _Reader:
     def __init__(self, function: str | None, foreign: Collection[str]) -> None:
         self._function = function
-        self._foreign = foreign
+        self._foreign = set(foreign)
         self._aliases = {function} if function else set[str]()
         self._names: dict[str, Any] = {}
         self._inlined: dict[str, ast.expr] = {}
@@ -95,10 +97,14 @@ class _Reader:
                 self._assert(statement)
             case ast.FunctionDef(name=name) if name == CHECK_FUNCTION:
                 self._check_function(statement)
+            case ast.FunctionDef(name=name, decorator_list=[]) if name.startswith(TEST_PREFIX):
+                self._test_function(statement)
             case ast.Assign(targets=[ast.Name(id=name)]):
                 self._assign(name, statement.value)
             case ast.For(orelse=[]):
                 self._loop(statement)
+            case ast.ImportFrom(module=module, names=names) if module != PROGRAM_MODULE:
+                self._foreign.update(one.asname or one.name for one in names)
             case ast.Import() | ast.ImportFrom() | ast.Pass():
                 return  # what an import brings in is known here or refused where it is used
             case ast.Expr(value=ast.Constant()):
@@ -114,6 +120,13 @@ class _Reader:
             raise BadTest("a check function needs one argument, and `entry_point` beside the code")
         self._aliases.add(arguments[0])
         self.read(function.body)
+
+    def _test_function(self, function: ast.FunctionDef) -> None:
+        if ast.unparse(function.args):
+            raise _refused(function)
+        outer = dict(self._names), dict(self._inlined)
+        self.read(function.body)
+        self._names, self._inlined = outer
 
     def _assign(self, name: str, value: ast.expr) -> None:
         self._names.pop(name, None)

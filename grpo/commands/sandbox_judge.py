@@ -20,7 +20,7 @@ from grpo.data.problems import load_problems
 from sandbox.options import MAX_DEFAULT_SIZE, Isolation
 from verifiers.code import CodeVerifier
 from verifiers.code_block import Extraction
-from verifiers.code_formats.read import AUTO, find_format, format_names
+from verifiers.code_formats.read import AUTO, format_names, require_format
 from verifiers.errors import BadReference
 from verifiers.problem import Problem, Submission
 from verifiers.verdict import Status, Verdict
@@ -190,8 +190,7 @@ def _overall(verdict: Verdict) -> str:
 
 def _load(args: argparse.Namespace) -> dict[str, Problem]:
     """The problems, by their own identity."""
-    if args.dataset != AUTO:
-        find_format(args.dataset)  # said before the data is looked for
+    require_format(args.dataset)  # said before the data is looked for
     data = DataConfig(
         path=args.data, name=args.dataset, format=args.dataset, verifier="code", limit=args.limit
     )

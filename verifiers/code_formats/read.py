@@ -33,11 +33,12 @@ FORMATS: tuple[CodeFormat, ...] = (
     COMMONOJ,
     KODCODE,
 )
-# Sets that are published in another set's shape.
-ALIASES: Mapping[str, str] = {
-    "humaneval_plus": "humaneval",
-    "mbpp_plus": "mbpp",
-    "sandboxfusion": "commonoj",
+# Sets that are published in another set's shape, or in one of two.
+ALIASES: Mapping[str, tuple[CodeFormat, ...]] = {
+    "humaneval_plus": (HUMANEVAL, EVALPLUS),
+    "mbpp_plus": (MBPP, EVALPLUS),
+    "mbpp_sanitized": (MBPP,),
+    "sandboxfusion": (COMMONOJ,),
 }
 AUTO = "auto"
 
@@ -71,7 +72,7 @@ def read_code_row(
         >>> read_code_row({"content": "Echo.", "test": [test]}, "rows.jsonl:1")["answer"]["tests"]
         [{'kind': 'stdio', 'input': '1', 'output': '1'}]
     """
-    chosen = detect_format(row, place) if format == AUTO else find_format(format)
+    chosen = detect_format(row, place) if format == AUTO else find_format(format, row)
     read = chosen.read(
         Fields(row=row, place=place, format=chosen.name, time_limit_factor=time_limit_factor)
     )
@@ -86,22 +87,30 @@ def format_names() -> tuple[str, ...]:
     return (*(one.name for one in FORMATS), *ALIASES)
 
 
-def find_format(name: str) -> CodeFormat:
-    """A format by its name.
+def find_format(name: str, row: Mapping[str, Any]) -> CodeFormat:
+    """A format by its name; of a set that is published in two, the one that the columns show.
 
     Raises:
         UserError: There is none; the message lists them.
     """
-    wanted = ALIASES.get(name, name)
-    for one in FORMATS:
-        if one.name == wanted:
-            return one
+    require_format(name)
+    candidates = ALIASES.get(name) or [one for one in FORMATS if one.name == name]
+    return next((one for one in candidates if _shows(row, one)), candidates[0])
+
+
+def require_format(name: str) -> None:
+    """Check a format's name.
+
+    Raises:
+        UserError: There is none; the message lists them.
+    """
     known = [AUTO, *format_names()]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise UserError(
-        f"There is no format of code data {name!r}.{hint} Known are {', '.join(known)}."
-    )
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UserError(
+            f"There is no format of code data {name!r}.{hint} Known are {', '.join(known)}."
+        )
 
 
 def detect_format(row: Mapping[str, Any], place: str) -> CodeFormat:
@@ -111,7 +120,7 @@ def detect_format(row: Mapping[str, Any], place: str) -> CodeFormat:
         UserError: None of them; the message says by which columns each is known.
     """
     for one in FORMATS:
-        if all(name in row for name in one.columns):
+        if _shows(row, one):
             return one
     known = "; ".join(f"{one.name} ({', '.join(one.columns)})" for one in FORMATS)
     raise UserError(
@@ -119,3 +128,7 @@ def detect_format(row: Mapping[str, Any], place: str) -> CodeFormat:
         f"{', '.join(sorted(row)) or 'none'}, and the formats are known by these: {known}. Rename "
         "the columns, or give the tests in our own form (docs/sandbox.md)."
     )
+
+
+def _shows(row: Mapping[str, Any], one: CodeFormat) -> bool:
+    return all(name in row for name in one.columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from verifiers.code_block import last_code_block
 from verifiers.code_formats.cases import find_entry_point, make_reference, read_tests
 from verifiers.code_formats.prompts import ask
 from verifiers.code_formats.row import CodeFormat, CodeRow, Fields
@@ -45,11 +46,12 @@ def _read_prime_intellect(fields: Fields) -> CodeRow:
     language = info.optional_text("language")
     if language not in (None, "python"):
         raise info.error("language", f"is {language!r}, and only python can be run")
+    solution = fields.optional_text("gold_standard_solution")
     return CodeRow(
         id=fields.identity("problem_id", "id"),
         prompt=fields.text("prompt"),  # complete: it says what the program must read and print
         reference=make_reference(read_tests(info, "test_cases")),
-        solution=fields.optional_text("gold_standard_solution"),
+        solution=solution and (last_code_block(solution) or solution),
     )
 
 

@@ -99,6 +99,23 @@ check(square)
     assert [test.holds([9] * len(test.calls)) for test in tests] == [False, False, True]
 
 
+def test_functions_that_pytest_would_find_are_read_each_with_names_of_its_own():
+    code = """
+from solution import f, g
+limit = 1
+
+def test_f():
+    limit = 2
+    assert f(limit) == 4
+
+def test_g():
+    assert g(limit) == 3
+"""
+    tests = read_asserts(code)
+    calls = [call for test in tests for call in test.calls]
+    assert [(call.function, call.arguments) for call in calls] == [("f", (2,)), ("g", (1,))]
+
+
 def test_two_calls_are_compared():
     (test,) = read_asserts("assert f(1) == f(2)")
     assert test.holds([5, 5])
@@ -121,6 +138,8 @@ def test_two_calls_are_compared():
         ("assert f(1) == undefined", "undefined"),
         ("assert f(**{'a': 1}) == 2", "**"),
         ("def check(candidate):\n  assert candidate(1) == 1", "entry_point"),
+        ("from statistics import mean\nassert f([1]) == mean([1])", "mean([1])"),
+        ("def test_f(case): assert f(1) == 1", "test_f(case)"),
         ("assert 1 == 2", "never hold"),
         ("x = 1", "no assert"),
         ("assert f(1) ==", "compile"),
