@@ -151,12 +151,11 @@ def _read_outcome(sample: TrainSample) -> Outcome:
 
 
 def _with_advantages(found: Prepared, advantages: dict[tuple[str, int, int], float]) -> Prepared:
-    by_row = torch.tensor(
-        [advantages[_name(sample)] for sample in found.samples],
-        dtype=found.tensors.advantages.dtype,
-        device=found.tensors.advantages.device,
+    assert found.start_logprobs is not None, "the KL in the reward needs a scored batch"
+    by_row = [advantages[_name(sample)] for sample in found.samples]
+    return _replace_advantages(
+        found, found.start_logprobs.new_tensor(by_row)[found.tensors.sequence]
     )
-    return _replace_advantages(found, by_row[found.tensors.sequence])
 
 
 def _replace_advantages(found: Prepared, advantages_N: Tensor) -> Prepared:

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grpo.algorithms.objective import Objective
+from grpo.algorithms.presets import resolve_objective
+
 RANK = Path(__file__).parent / "ranks" / "learner_rank.py"
 
 
@@ -93,6 +96,35 @@ def test_the_gradient_is_one_under_every_split(exact, samples, build):
         for found in answer["gradients"][:4]:
             assert_same(found, whole)
         assert_same(answer["gradients"][4], small)
+
+
+@pytest.mark.timeout(400)
+def test_several_updates_and_what_the_whole_batch_decides_are_one_on_any_ranks(
+    exact, samples, build
+):
+    """KL in the reward of completions and of tokens, mean importance weights, adapted weights."""
+    several = {"num_iterations": 2, "num_mini_batches": 2, "kl_target": 0.01, "beta": 0.3}
+    normalised = Objective(importance_sampling="token_truncate", importance_normalise=True)
+    variants = [
+        {**several, "objective": resolve_objective("rloo")},
+        {**several, "objective": resolve_objective("reinforce_plus_plus")},
+        {"objective": normalised, "entropy_coef": 0.1, "entropy_target": 9.0},
+    ]
+    jobs = [
+        {
+            "options": replace(exact, sharding=sharding, **variant),
+            "batches": [build.batch(samples, step) for step in (1, 2)],
+        }
+        for sharding in ("ddp", "fsdp2")
+        for variant in variants
+    ]
+    [singles] = run_ranks(1, jobs[: len(variants)])
+    for answers in run_ranks(2, jobs):
+        for found, expected in zip(answers, singles + singles, strict=True):
+            assert_same(found["weights"], expected["weights"], tolerance=1e-6)
+            for one, other in zip(found["metrics"], expected["metrics"], strict=True):
+                for name in ("loss", "grad_norm", "entropy", "beta", "entropy_coef", "num_updates"):
+                    assert one[name] == pytest.approx(other[name], rel=1e-5, abs=1e-7), name
 
 
 def test_fsdp2_shards_the_weights_and_trains_as_one_rank_does(exact, samples, build):
