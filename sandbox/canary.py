@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from sandbox.errors import Cause, SandboxUnavailable, WorkerLost
 from sandbox.limits import Limits
 from sandbox.options import SandboxOptions
-from sandbox.pool import Runner
 from sandbox.result import ExecResult, ExecStatus, Job
+from sandbox.runner import Runner
 
 _RIGHTS = """
 import os, socket

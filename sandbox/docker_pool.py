@@ -90,12 +90,22 @@ def start_worker(engine: Engine, options: SandboxOptions) -> Worker:
     try:
         return start_container(engine, options)
     except WorkerLost as error:
-        raise SandboxUnavailable(
-            Cause.START_FAILED,
-            f"A container of {options.image} does not start or does not answer: {error} Try it by "
-            f"hand: docker run --rm {options.image} python3 -c 'print(1)'; it needs Python 3.11 or "
-            "newer.",
-        ) from error
+        raise _start_failed(options, error) from error
+
+
+def _start_failed(options: SandboxOptions, error: WorkerLost) -> SandboxUnavailable:
+    if "no space left on device" in str(error):
+        return SandboxUnavailable(
+            Cause.NO_SPACE,
+            f"The disk of the Docker engine is full, so no container starts ({error}). Make room: "
+            "docker system df shows what takes it, docker system prune removes what is unused.",
+        )
+    return SandboxUnavailable(
+        Cause.START_FAILED,
+        f"A container of {options.image} does not start or does not answer: {error} Try it by "
+        f"hand: docker run --rm {options.image} python3 -c 'print(1)'; it needs Python 3.11 or "
+        "newer.",
+    )
 
 
 def reap(engine: Engine) -> int:

@@ -12,6 +12,7 @@ class Cause(StrEnum):
     PERMISSION = "permission"
     NO_IMAGE = "no_image"
     NO_RUNTIME = "no_runtime"
+    NO_SPACE = "no_space"
     CANNOT_BUILD = "cannot_build"
     LIMIT_NOT_ENFORCED = "limit_not_enforced"
     START_FAILED = "start_failed"
@@ -47,6 +48,10 @@ class WorkerLost(SandboxError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class PoolFull(SandboxError):
+    """More jobs were handed in at a time than the pool's queue holds."""
 
 
 class BadTest(ValueError):

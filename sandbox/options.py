@@ -41,7 +41,9 @@ class SandboxOptions:
         preload_heavy: As `preload`, but only for programs that name one of them.
         max_runs_per_container: Age of a container in runs at which it is retired.
         max_container_age_s: The same in seconds.
-        engine_wait_s: How long a job waits for a container while the engine is away.
+        engine_wait_s: How long jobs wait for the engine when it goes away; later ones are refused
+            until it is back.
+        max_waiting: Jobs that may wait for a container; one more is an error.
     """
 
     backend: Backend = "docker"
@@ -57,6 +59,7 @@ class SandboxOptions:
     max_runs_per_container: int = 200
     max_container_age_s: float = 900.0
     engine_wait_s: float = 60.0
+    max_waiting: int = 1024
 
     def __post_init__(self) -> None:
         for name, known in (("backend", get_args(Backend)), ("isolation", get_args(Isolation))):

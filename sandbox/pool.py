@@ -9,9 +9,9 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
-from sandbox.errors import WorkerLost
+from sandbox.breaker import CircuitBreaker
+from sandbox.errors import PoolFull, SandboxError, WorkerLost
 from sandbox.options import SandboxOptions
 from sandbox.result import (
     ExecResult,
@@ -21,39 +21,15 @@ from sandbox.result import (
     Job,
     infra_result,
 )
+from sandbox.runner import Runner, prove
 
 MAX_TRIES = 3
 RETRY_PAUSE_S = 0.1
 LAUNCH_PAUSE_S = 0.5
-# The breaker: with more than this share of the last jobs lost, no container in stock is trusted any
-# more.
-BREAKER_WINDOW = 50
-BREAKER_MIN_JOBS = 20
-BREAKER_SHARE = 0.2
 # As many fresh containers may one program take down before it is held to have done it.
 FATAL_DEATHS = 2
 
 logger = logging.getLogger(__name__)
-
-
-class Runner(Protocol):
-    """A container that runs one job at a time; `sandbox.worker.Worker` is one."""
-
-    runs: int
-    born: float
-    tainted: str | None
-
-    def run(self, job: Job) -> tuple[ExecResult, ...]:
-        """Run a job, or raise `WorkerLost`."""
-        ...
-
-    def alive(self) -> bool:
-        """Whether it can take a job, as far as is known; asked between jobs."""
-        ...
-
-    def close(self) -> None:
-        """Remove it; safe while another thread is in `run`, which then raises `WorkerLost`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +43,7 @@ class PoolStats:
         retired: Containers taken out of service, by cause.
         launched: Containers started.
         queue_s: Seconds that jobs waited for a container, in all.
+        outages: How often containers could not be had, or most of them got lost.
     """
 
     jobs: int
@@ -75,6 +52,7 @@ class PoolStats:
     retired: dict[str, int]
     launched: int
     queue_s: float
+    outages: int
 
 
 class SandboxPool:
@@ -109,9 +87,8 @@ class SandboxPool:
         self._busy: set[Runner] = set()
         self._starting = 0
         self._closed = False
-        self._down_since: float | None = None
-        self._down_why = ""
-        self._recent: deque[bool] = deque(maxlen=BREAKER_WINDOW)
+        self._waiting = 0
+        self._breaker = CircuitBreaker(patience_s=options.engine_wait_s)
         self._alone = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._queue_s = 0.0
@@ -127,6 +104,7 @@ class SandboxPool:
 
         Raises:
             ValueError: The job asks for more memory than the containers have.
+            PoolFull: `max_waiting` jobs wait already.
         """
         if job.limits.memory_mb > self._options.limits.memory_mb:
             raise ValueError(
@@ -158,6 +136,7 @@ class SandboxPool:
         """Counts so far."""
         with self._changed:
             counts, queue_s = Counter(self._counts), self._queue_s
+            outages = self._breaker.times_opened
 
         def of(group: str) -> dict[str, int]:
             return {name: number for (kind, name), number in counts.items() if kind == group}
@@ -169,6 +148,7 @@ class SandboxPool:
             retired=of("retired"),
             launched=counts["launched", ""],
             queue_s=queue_s,
+            outages=outages,
         )
 
     def close(self) -> None:
@@ -187,8 +167,8 @@ class SandboxPool:
 
     def _try_once(self, job: Job, *, fresh: bool) -> tuple[ExecResult, ...] | _Lost:
         runner = self._take(fresh=fresh)
-        if runner is None:
-            return _Lost(InfraCause.UNAVAILABLE, f"no container can be had: {self._down_why}")
+        if isinstance(runner, _Lost):
+            return runner
         untouched = runner.runs == 0
         try:
             results = runner.run(job)
@@ -209,32 +189,41 @@ class SandboxPool:
         self._count_job(results=results)
         return results
 
-    def _take(self, *, fresh: bool) -> Runner | None:
-        """Wait for a container; None once the pool is closed, or the engine away for too long."""
+    def _take(self, *, fresh: bool) -> Runner | _Lost:
+        """Wait for a container; none is to be had once the pool is closed, or in a long outage."""
         asked = time.monotonic()
         with self._changed:
-            while not self._closed:
-                if self._idle and len(self._busy) < self._options.pool_size:
-                    # The most used one first, so that a fresh one stands by for the retries.
-                    choose = min if fresh else max
-                    runner = choose(self._idle, key=lambda one: one.runs)
-                    self._idle.remove(runner)
-                    if not runner.alive():  # no job is to be blamed for a container that is gone
-                        self._retire(runner, "gone")
-                        continue
-                    self._busy.add(runner)
-                    self._queue_s += time.monotonic() - asked
-                    return runner
-                if self._away_too_long():
-                    return None
-                self._changed.wait(1.0)
-        self._down_why = "the pool is closed"
-        return None
+            if self._waiting >= self._options.max_waiting:
+                raise PoolFull(
+                    f"{self._waiting} jobs wait for {self._options.pool_size} containers; hand in "
+                    "fewer at a time, or raise max_waiting"
+                )
+            self._waiting += 1
+            try:
+                runner = self._wait_for_runner(fresh=fresh)
+            finally:
+                self._waiting -= 1
+                self._queue_s += time.monotonic() - asked
+        return runner
 
-    def _away_too_long(self) -> bool:
-        if self._down_since is None or self._idle or self._busy:
-            return False
-        return time.monotonic() - self._down_since > self._options.engine_wait_s
+    def _wait_for_runner(self, *, fresh: bool) -> Runner | _Lost:
+        while not self._closed:
+            if self._idle and len(self._busy) < self._options.pool_size:
+                # The most used one first, so that a fresh one stands by for the retries.
+                choose = min if fresh else max
+                runner = choose(self._idle, key=lambda one: one.runs)
+                self._idle.remove(runner)
+                if runner.alive():
+                    self._busy.add(runner)
+                    return runner
+                # No job is to be blamed for a container that is gone.
+                self._retire(runner, "gone")
+                continue
+            refusal = self._breaker.refusal()
+            if refusal is not None and not self._busy:
+                return _Lost(InfraCause.UNAVAILABLE, f"no container can be had: {refusal}")
+            self._changed.wait(1.0)
+        return _Lost(InfraCause.UNAVAILABLE, "the pool is closed")
 
     def _retirement(self, runner: Runner) -> str | None:
         if runner.tainted is not None:
@@ -264,24 +253,17 @@ class SandboxPool:
 
     def _count_job(self, *, results: tuple[ExecResult, ...] = (), lost: str | None = None) -> None:
         with self._changed:
-            self._recent.append(lost is not None)
             if lost is None:
                 self._counts["jobs", ""] += 1
                 self._counts.update(("runs", str(one.status)) for one in results)
-                return
-            self._counts["lost", lost] += 1
-            jobs = len(self._recent)
-            if jobs >= BREAKER_MIN_JOBS and sum(self._recent) > BREAKER_SHARE * jobs:
+            else:
+                self._counts["lost", lost] += 1
+            if self._breaker.job_ended(lost=lost is not None):
                 self._replace_stock()
 
     def _replace_stock(self) -> None:
         """Trust no container that stands by: jobs wait for new ones. Called with the lock held."""
-        logger.warning(
-            "%d of the last %d jobs were lost: all containers are replaced",
-            sum(self._recent),
-            len(self._recent),
-        )
-        self._recent.clear()
+        logger.warning("many jobs were lost: all containers are replaced")
         self._counts["retired", "breaker"] += len(self._idle)
         while self._idle:
             self._threads.submit(self._idle.popleft().close)
@@ -297,12 +279,14 @@ class SandboxPool:
     def _launch_one(self) -> None:
         try:
             runner = self._launch()
-        except WorkerLost as error:
+            if self._breaker.is_open:
+                prove(runner)
+        except SandboxError as error:
             self._launch_failed(error)
             return
         with self._changed:
             self._starting -= 1
-            self._down_since = None
+            self._breaker.engine_works()
             self._counts["launched", ""] += 1
             if not self._closed:
                 self._idle.append(runner)
@@ -310,12 +294,11 @@ class SandboxPool:
                 return
         runner.close()
 
-    def _launch_failed(self, error: WorkerLost) -> None:
+    def _launch_failed(self, error: SandboxError) -> None:
         with self._changed:
-            if self._down_since is None:
-                self._down_since = time.monotonic()
+            if not self._breaker.is_open:
                 logger.warning("no container could be started: %s", error)
-            self._down_why = str(error)
+            self._breaker.engine_failed(str(error))
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._closed, timeout=LAUNCH_PAUSE_S)
             self._starting -= 1

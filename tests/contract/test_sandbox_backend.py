@@ -15,8 +15,8 @@ from sandbox.engine import Engine
 from sandbox.errors import WorkerLost
 from sandbox.limits import Limits
 from sandbox.options import SandboxOptions
-from sandbox.pool import Runner
 from sandbox.result import Call, ExecStatus, Job
+from sandbox.runner import Runner
 from sandbox.unsafe import start_process
 from tests.engines import GVISOR, OwnEngine
 

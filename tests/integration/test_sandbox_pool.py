@@ -158,7 +158,7 @@ def test_limits_hold_on_this_machine(engine: Engine) -> None:
     ("options", "cause", "cure"),
     [
         (SandboxOptions(image="verigrad-no-such:1"), Cause.NO_IMAGE, "docker pull"),
-        (SandboxOptions(runtime="no-such"), Cause.NO_RUNTIME, "daemon.json"),
+        (SandboxOptions(runtime="no-such"), Cause.NO_RUNTIME, "only .*runc.*daemon.json"),
     ],
 )
 def test_what_is_missing_is_named_with_its_cure(options, cause, cure) -> None:

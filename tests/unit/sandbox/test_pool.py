@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from sandbox.errors import WorkerLost
+from sandbox.breaker import LOST_SHARE, MIN_JOBS, CircuitBreaker
+from sandbox.errors import PoolFull, WorkerLost
 from sandbox.limits import Limits
 from sandbox.options import SandboxOptions
-from sandbox.pool import BREAKER_MIN_JOBS, MAX_TRIES, SandboxPool
+from sandbox.pool import MAX_TRIES, SandboxPool
 from sandbox.result import ExecResult, ExecStatus, Flag, InfraCause, Job, infra_result
+from sandbox.runner import PROBE, PROBE_OUTPUT
 
 OK = ExecResult(status=ExecStatus.OK)
 JOB = Job(program="p", inputs=(b"",))
@@ -27,6 +29,8 @@ class FakeRunner:
         self.closed = threading.Event()
 
     def run(self, job):
+        if job is PROBE:
+            return (self.factory.probe,)
         answer = self.factory.next_answer(self)
         if isinstance(answer, BaseException):
             raise answer
@@ -47,6 +51,7 @@ class Factory:
         self.made = []
         self.lock = threading.Lock()
         self.down = False
+        self.probe = ExecResult(status=ExecStatus.OK, stdout=PROBE_OUTPUT)
 
     def __call__(self):
         if self.down:
@@ -189,9 +194,84 @@ def test_an_engine_that_comes_back_is_used(make_pool):
 def test_many_losses_replace_all_containers(make_pool):
     factory = Factory(default=lambda: WorkerLost("protocol", "nonsense"))
     pool = make_pool(factory, pool_size=2, spares=2)
-    while sum(pool.stats().lost.values()) < BREAKER_MIN_JOBS:
+    while sum(pool.stats().lost.values()) < MIN_JOBS:
         pool.run(JOB)
     assert pool.stats().retired.get("breaker", 0) > 0
+
+
+def test_after_an_outage_jobs_are_refused_at_once_until_the_engine_is_back(make_pool):
+    factory = Factory()
+    factory.down = True
+    pool = make_pool(factory, engine_wait_s=0.2)
+    assert pool.run(JOB)[0].infra is InfraCause.UNAVAILABLE
+    started = time.monotonic()
+    assert pool.run(JOB)[0].infra is InfraCause.UNAVAILABLE
+    assert time.monotonic() - started < 0.2
+    factory.down = False
+    wait_until(lambda: pool.run(JOB) == (OK,))
+    assert pool.stats().outages == 1
+
+
+def test_containers_that_fail_their_trial_are_not_used(make_pool):
+    factory = Factory()
+    factory.down = True
+    factory.probe = ExecResult(status=ExecStatus.RE)
+    pool = make_pool(factory, engine_wait_s=0.5)
+    threading.Timer(0.1, setattr, (factory, "down", False)).start()
+    (result,) = pool.run(JOB)
+    assert result.infra is InfraCause.UNAVAILABLE
+    assert "trial program" in result.detail
+    wait_until(lambda: factory.made)
+    assert factory.made[0].closed.is_set()
+    factory.probe = ExecResult(status=ExecStatus.OK, stdout=PROBE_OUTPUT)
+    wait_until(lambda: pool.run(JOB) == (OK,))
+
+
+def test_a_job_that_somebody_kills_the_containers_of_is_not_blamed(make_pool):
+    factory = Factory(default=lambda: WorkerLost("killed", "the container ended"))
+    (result,) = make_pool(factory).run(JOB)
+    assert result.infra is InfraCause.LOST
+
+
+def test_the_queue_has_an_end(make_pool):
+    factory = Factory(default=lambda: time.sleep(0.3) or OK)
+    pool = make_pool(factory, max_waiting=1)
+    outcomes = []
+
+    def submit():
+        try:
+            outcomes.append(pool.run(JOB))
+        except PoolFull:
+            outcomes.append("full")
+
+    threads = [threading.Thread(target=submit) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.02)
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes, key=str) == sorted([(OK,), (OK,), "full", "full"], key=str)
+
+
+def test_the_breaker_waits_then_refuses_then_forgets():
+    now = [0.0]
+    breaker = CircuitBreaker(patience_s=10, clock=lambda: now[0])
+    breaker.engine_failed("away")
+    assert breaker.refusal() is None
+    now[0] = 11.0
+    breaker.engine_failed("still away")
+    assert breaker.refusal() == "still away"
+    breaker.engine_works()
+    assert (breaker.refusal(), breaker.is_open) == (None, False)
+
+
+def test_the_breaker_opens_at_many_losses_only():
+    breaker = CircuitBreaker(patience_s=0)
+    few = int(LOST_SHARE * MIN_JOBS)
+    assert not any(breaker.job_ended(lost=index < few) for index in range(MIN_JOBS))
+    assert breaker.job_ended(lost=True)
+    assert "lost their container" in (breaker.refusal() or "")
+    assert not breaker.job_ended(lost=True)  # open already
 
 
 def test_closing_ends_jobs_that_wait(make_pool):
