@@ -3,6 +3,7 @@
 import base64
 import json
 import pickle
+import re
 import zlib
 from pathlib import Path
 
@@ -183,6 +184,15 @@ def test_lists_and_texts_are_unpacked():
 )
 def test_types_are_restored_after_other_calls(values, calls, restored):
     assert restore_types(values, calls) == restored
+
+
+def test_the_documentation_lists_every_format_in_order_with_its_columns():
+    page = (SAMPLES.parents[1] / "docs" / "code_data.md").read_text()
+    table = re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
+    assert [(name, tuple(re.findall(r"\w+", columns))) for name, columns in table] == [
+        (one.name, one.columns) for one in FORMATS
+    ]
+    assert all(f"`{name}`" in page for name in format_names())
 
 
 LCB_CASE = [{"input": "1\n[2", "output": "3", "testtype": "functional"}]
