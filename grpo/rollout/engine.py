@@ -12,6 +12,7 @@ from grpo.rollout.protocol import Completion, Engine, EngineFacts, Report
 from grpo.rollout.transports import open_payload
 from grpo.rollout.weights import WeightPayload
 from grpo.values import Rollout, RolloutRequest, SamplingOptions, WeightPush
+from grpo.vitals import describe_threads, read_vitals
 
 BuildEngine = Callable[[EngineOptions, int], Engine]
 
@@ -30,10 +31,12 @@ class Placed:
     Attributes:
         index: Its place in the call it belongs to; request ids are made of it.
         request: The group.
+        members: The members to sample: all, or those that an engine which died still owed.
     """
 
     index: int
     request: RolloutRequest
+    members: tuple[int, ...]
 
 
 class EngineActor:
@@ -60,7 +63,7 @@ class EngineActor:
         return self._loop.call(lambda engine: engine.facts)
 
     def submit(self, call: str, groups: Sequence[Placed], sampling: SamplingOptions) -> None:
-        """Queue every completion of some groups.
+        """Queue completions of some groups.
 
         Args:
             call: The call of `generate` they belong to.
@@ -72,8 +75,9 @@ class EngineActor:
 
         def add(engine: Engine) -> None:
             for group in groups:
-                for member, seed in enumerate(group.request.seeds):
+                for member in group.members:
                     request_id = make_request_id(call, group.index, member)
+                    seed = group.request.seeds[member]
                     engine.add_request(request_id, group.request.prompt_ids, seed, sampling)
 
         self._loop.call(add)
@@ -100,7 +104,11 @@ class EngineActor:
             for completion, text in zip(completions, texts, strict=True):
                 index, member = parse_request_id(completion.request_id)
                 rollouts.append((index, make_rollout(requests[index], member, completion, text)))
-        return Report(rollouts=tuple(rollouts), progress=self._loop.progress)
+        return Report(rollouts=tuple(rollouts), progress=self._loop.progress, vitals=read_vitals())
+
+    def describe_threads(self) -> str:
+        """Where this process stands, for the report on an engine that hangs."""
+        return describe_threads()
 
     def abort(self, call: str, indices: Collection[int]) -> None:
         """End the unfinished rollouts of some groups: they come out of `take` as `abort`."""

@@ -9,8 +9,7 @@ from typing import Any
 import ray
 
 from grpo.rollout.engine import BuildEngine, EngineActor, build_vllm_engine
-from grpo.rollout.errors import RolloutError, WeightPushFailed
-from grpo.rollout.handles import EngineHandle
+from grpo.rollout.errors import RolloutError
 from grpo.rollout.options import (
     EngineOptions,
     available_cores,
@@ -20,10 +19,12 @@ from grpo.rollout.options import (
 from grpo.rollout.protocol import EngineFacts
 from grpo.rollout.routing import Load, Router
 from grpo.rollout.stream import RolloutStream
+from grpo.rollout.supervisor import Supervisor
 from grpo.rollout.vllm_version import require_vllm
 from grpo.rollout.weights import WeightPayload
 from grpo.values import RolloutRequest, SamplingOptions, WeightPush
 from verifiers.errors import UserError
+from verifiers.incident import NoteIncident, ignore_incident
 
 # Threads of an actor: every call of `generate` that is being consumed holds one, and pushes and
 # probes come beside.
@@ -35,6 +36,9 @@ FEED_AHEAD = 2
 class RolloutPool:
     """Several engines behind one `generate`. Needs a Ray that is initialised.
 
+    An engine that dies, fails or hangs is replaced; what it had not finished is sampled again, with
+    the same seeds.
+
     Args:
         options: Of every engine.
         num_engines: How many.
@@ -42,6 +46,8 @@ class RolloutPool:
         start_timeout_s: Longest time until the engines are up.
         stall_timeout_s: Longest time in which an engine may get nothing done.
         push_timeout_s: Longest time for a push of weights.
+        max_restarts: Restarts of one engine within an hour; then the pool goes on without it.
+        note: Told what was lost, and what was done about it.
         actor_options: More options for Ray's actors, such as `num_cpus` or `scheduling_strategy`.
         build_engine: Makes the engine inside its actor.
     """
@@ -55,28 +61,35 @@ class RolloutPool:
         start_timeout_s: float = 600.0,
         stall_timeout_s: float = 600.0,
         push_timeout_s: float = 600.0,
+        max_restarts: int = 3,
+        note: NoteIncident = ignore_incident,
         actor_options: Mapping[str, Any] | None = None,
         build_engine: BuildEngine = build_vllm_engine,
     ) -> None:
         self._options = resolve_options(
             options, num_cores=available_cores(), num_engines=num_engines
         )
-        self._num_engines = num_engines
-        self._policy_version = policy_version
-        self._start_timeout_s = start_timeout_s
         self._stall_timeout_s = stall_timeout_s
-        self._push_timeout_s = push_timeout_s
+        self._note = note
         self._actor_options = dict(actor_options or {})
         self._build_engine = build_engine
+        self._start_version = policy_version
         self._load = Load(num_engines)
-        self._engines: list[EngineHandle] = []
-        self._facts: tuple[EngineFacts, ...] = ()
+        self._engines = Supervisor(
+            num_engines=num_engines,
+            spawn=self._spawn,
+            policy_version=policy_version,
+            start_timeout_s=start_timeout_s,
+            push_timeout_s=push_timeout_s,
+            max_restarts=max_restarts,
+            note=note,
+        )
         self._num_calls = 0
 
     @property
     def policy_version(self) -> int:
         """Version of the policy that every engine serves."""
-        return self._policy_version
+        return self._engines.policy_version
 
     def start(self) -> None:
         """Start the engines without waiting for them.
@@ -86,25 +99,10 @@ class RolloutPool:
         Raises:
             UserError: vLLM is missing, or of a version that this project does not know.
         """
-        assert not self._engines, "start() is called once"
+        assert not self._engines.started, "start() is called once"
         if self._build_engine is build_vllm_engine:
             require_vllm()
-        actor_options = {
-            # Ray's own default would keep a core for each engine, on machines that have two.
-            "num_cpus": 0,
-            "num_gpus": self._options.num_gpus,
-            "max_concurrency": ACTOR_THREADS,
-            "runtime_env": {"env_vars": engine_environment(self._options, os.environ)},
-            **self._actor_options,
-        }
-        remote = ray.remote(EngineActor).options(**actor_options)
-        self._engines = [
-            EngineHandle(
-                index=index,
-                actor=remote.remote(self._options, self._policy_version, self._build_engine),
-            )
-            for index in range(self._num_engines)
-        ]
+        self._engines.start()
 
     def wait_ready(self) -> tuple[EngineFacts, ...]:
         """Wait until every engine is up. Later calls return at once.
@@ -116,14 +114,7 @@ class RolloutPool:
             RolloutError: An engine died, failed or did not start in time.
             UserError: The model or the device is not what the engine needs.
         """
-        assert self._engines, "start() comes first"
-        if not self._facts:
-            references = [engine.actor.wait_ready.remote() for engine in self._engines]
-            self._facts = tuple(
-                engine.get(reference, timeout_s=self._start_timeout_s, doing="starting")
-                for engine, reference in zip(self._engines, references, strict=True)
-            )
-        return self._facts
+        return self._engines.wait_ready()
 
     def generate(
         self, requests: Sequence[RolloutRequest], sampling: SamplingOptions
@@ -149,9 +140,11 @@ class RolloutPool:
             call=f"call-{self._num_calls}",
             engines=self._engines,
             router=Router(self._load, FEED_AHEAD * self._options.max_num_seqs),
+            num_engines=len(self._load),
             requests=requests,
             sampling=sampling,
             stall_timeout_s=self._stall_timeout_s,
+            note=self._note,
         )
 
     def publish(self, version: int, payload: WeightPayload) -> list[WeightPush]:
@@ -162,27 +155,19 @@ class RolloutPool:
             payload: What a `WeightSender` made of the learner's weights.
 
         Returns:
-            Each engine's answer.
+            The answers of the engines that serve them now. One that is being replaced gets them as
+            soon as it is up, and no request before.
 
         Raises:
             WeightPushFailed: An engine did not take them, or received other bytes than were sent.
-            RolloutError: An engine died, failed or stalled.
+            RolloutError: No engine is left.
         """
         self.wait_ready()
-        references = [e.actor.load_weights.remote(version, payload) for e in self._engines]
-        pushes = [
-            engine.get(reference, timeout_s=self._push_timeout_s, doing="taking new weights")
-            for engine, reference in zip(self._engines, references, strict=True)
-        ]
-        for engine, push in zip(self._engines, pushes, strict=True):
-            if (push.policy_version, push.checksum) != (version, payload.checksum):
-                raise WeightPushFailed(
-                    f"{engine.name} answered a push of policy version {version}, checksum "
-                    f"{payload.checksum}, with version {push.policy_version}, checksum "
-                    f"{push.checksum}."
-                )
-        self._policy_version = version
-        return pushes
+        return self._engines.publish(version, payload)
+
+    def forget_weights(self) -> None:
+        """Let go of the last push's bytes, which are kept for engines that are replaced."""
+        self._engines.forget_weights()
 
     def score(self, token_ids: Sequence[int], prompt_length: int) -> list[tuple[float, ...]]:
         """Log-probabilities of given tokens, from every engine: the proof that a push landed.
@@ -195,7 +180,7 @@ class RolloutPool:
             prompt_length: Tokens of the prompt, at least 1.
 
         Returns:
-            For each engine, one number for each token of the completion, in nats.
+            For each engine that serves, one number for each token of the completion, in nats.
         """
         if not 1 <= prompt_length < len(token_ids):
             raise UserError(
@@ -203,11 +188,21 @@ class RolloutPool:
                 f"{len(token_ids)} tokens."
             )
         self.wait_ready()
-        references = [e.actor.score.remote(tuple(token_ids), prompt_length) for e in self._engines]
-        return [
-            engine.get(reference, timeout_s=self._stall_timeout_s, doing="scoring")
-            for engine, reference in zip(self._engines, references, strict=True)
-        ]
+        scores: list[tuple[float, ...]] = []
+        while not scores:
+            self._engines.wait_for_one()
+            asked = [
+                (engine, engine.actor.score.remote(tuple(token_ids), prompt_length))
+                for engine in self._engines.serving().values()
+            ]
+            for engine, reference in asked:
+                try:
+                    scores.append(
+                        engine.get(reference, timeout_s=self._stall_timeout_s, doing="scoring")
+                    )
+                except RolloutError as error:
+                    self._engines.replace(engine, error)
+        return scores
 
     def close(self, timeout_s: float = 45.0) -> None:
         """Stop the engines and their processes. Calling it twice is harmless.
@@ -216,19 +211,19 @@ class RolloutPool:
             timeout_s: How long each engine may take to finish its step and clean up, before it is
                 killed.
         """
-        engines, self._engines = self._engines, []
-        references = [engine.actor.close.remote() for engine in engines]
-        for engine, reference in zip(engines, references, strict=True):
-            # An engine that is not up has nothing to clean, and only a kill interrupts it.
-            patience_s = timeout_s if self._facts else 0.0
-            try:
-                engine.get(reference, timeout_s=patience_s, doing="closing")
-            except RolloutError:
-                # Dead, hung or still starting: there is nothing to wait for, and what made it so
-                # was raised before.
-                pass
-            finally:
-                ray.kill(engine.actor)
+        self._engines.close(timeout_s)
+
+    def _spawn(self) -> Any:
+        actor_options = {
+            # Ray's own default would keep a core for each engine, on machines that have two.
+            "num_cpus": 0,
+            "num_gpus": self._options.num_gpus,
+            "max_concurrency": ACTOR_THREADS,
+            "runtime_env": {"env_vars": engine_environment(self._options, os.environ)},
+            **self._actor_options,
+        }
+        remote = ray.remote(EngineActor).options(**actor_options)
+        return remote.remote(self._options, self._start_version, self._build_engine)
 
     def _check_lengths(self, requests: Sequence[RolloutRequest], sampling: SamplingOptions) -> None:
         limit = min(facts.max_model_len for facts in self.wait_ready())

@@ -10,6 +10,7 @@ import numpy as np
 
 from grpo.rollout.weights import WeightPayload
 from grpo.values import FinishReason, Rollout, SamplingOptions
+from grpo.vitals import Vitals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +64,12 @@ class Report:
         rollouts: Those that ended since the last report, each with the place of its group in the
             call.
         progress: A number that changes whenever the engine got anything done.
+        vitals: Of its process.
     """
 
     rollouts: tuple[tuple[int, Rollout], ...]
     progress: int
+    vitals: Vitals
 
 
 class Engine(Protocol):

@@ -54,12 +54,15 @@ class Router:
         self._max_sequences = max_sequences
         self._sequences = [0] * len(load)
 
-    def place(self, num_sequences: int, tokens_each: int) -> int | None:
+    def place(
+        self, num_sequences: int, tokens_each: int, *, among: Collection[int] | None = None
+    ) -> int | None:
         """Choose an engine for a group, and count the group in.
 
         Args:
             num_sequences: The group's size.
             tokens_each: The most tokens that one member can take, its prompt included.
+            among: Places of the engines that can be asked; None is all of them.
 
         Returns:
             The engine's place in the list; None when every engine has enough to do. An engine with
@@ -67,8 +70,8 @@ class Router:
         """
         with_room = [
             i
-            for i, held in enumerate(self._sequences)
-            if not held or held + num_sequences <= self._max_sequences
+            for i in (range(len(self._load)) if among is None else among)
+            if not self._sequences[i] or self._sequences[i] + num_sequences <= self._max_sequences
         ]
         if not with_room:
             return None

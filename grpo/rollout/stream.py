@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -11,15 +11,21 @@ from typing import Any, Self
 import ray
 
 from grpo.rollout.engine import Placed
-from grpo.rollout.errors import EngineStalled
+from grpo.rollout.errors import EngineDied, EngineStalled, RolloutError
 from grpo.rollout.handles import EngineHandle
 from grpo.rollout.protocol import Report
 from grpo.rollout.routing import Router
+from grpo.rollout.supervisor import Supervisor
 from grpo.values import Rollout, RolloutRequest, SamplingOptions
+from verifiers.incident import Incident, NoteIncident
 
 # How long an actor holds its answer back while it has nothing to say. Even an empty answer is a
 # sign of life, so this has to be well below any stall timeout.
 TAKE_WAIT_S = 1.0
+# A group that was in hand when this many engines failed is sampled with no other beside it, so that
+# the next failure tells whether it is the cause.
+SUSPECT_AFTER = 2
+MAX_TRIES = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,13 +33,15 @@ class _Lane:
     """What one engine has to do for this call.
 
     Attributes:
+        engine: Who does it; None until it has been given something.
         unfinished: Members still to come, by the place of their group in the call.
         taking: Whether a `take` is under way.
         progress: The engine's last sign of life.
         waited_s: Seconds that this side has waited without a new one.
     """
 
-    unfinished: dict[int, int] = field(default_factory=dict)
+    engine: EngineHandle | None = None
+    unfinished: dict[int, set[int]] = field(default_factory=dict)
     taking: bool = False
     progress: int = -1
     waited_s: float = 0.0
@@ -43,26 +51,32 @@ class RolloutStream(Iterator[Rollout]):
     """Yields every rollout of a call exactly once.
 
     The first groups are with the engines when this object exists; the others follow as there is
-    room. Leaving early (`close`, or the end of a `with` block) aborts what has not ended.
+    room. What an engine that failed had not finished goes to the next one that has room; a group
+    that ends engine after engine is given up, and its members come out with finish reason `abort`.
+    Leaving early (`close`, or the end of a `with` block) aborts what has not ended.
 
     Args:
         call: Name of the call, unique in its pool.
         engines: The pool's engines.
         router: Chooses the engines of this call.
+        num_engines: Places in the pool.
         requests: The groups.
         sampling: How they are sampled.
         stall_timeout_s: Longest time in which an engine may get nothing done.
+        note: Told of groups that are given up.
     """
 
     def __init__(
         self,
         *,
         call: str,
-        engines: Sequence[EngineHandle],
+        engines: Supervisor,
         router: Router,
+        num_engines: int,
         requests: Sequence[RolloutRequest],
         sampling: SamplingOptions,
         stall_timeout_s: float,
+        note: NoteIncident,
     ) -> None:
         self._call = call
         self._engines = engines
@@ -70,9 +84,14 @@ class RolloutStream(Iterator[Rollout]):
         self._requests = tuple(requests)
         self._sampling = sampling
         self._stall_timeout_s = stall_timeout_s
-        self._unplaced = deque(range(len(requests)))
-        self._lanes = [_Lane() for _ in engines]
-        # Calls of actors under way: which engine, and whether the answer is a report.
+        self._note = note
+        self._unplaced = deque(
+            Placed(index=index, request=request, members=tuple(range(len(request.seeds))))
+            for index, request in enumerate(requests)
+        )
+        self._tries: Counter[int] = Counter()
+        self._lanes = [_Lane() for _ in range(num_engines)]
+        # Calls of actors under way: which lane, and whether the answer is a report.
         self._pending: dict[Any, tuple[int, bool]] = {}
         self._ready: deque[Rollout] = deque()
         self._feed()
@@ -82,11 +101,14 @@ class RolloutStream(Iterator[Rollout]):
 
     def __next__(self) -> Rollout:
         while not self._ready:
-            if not any(lane.unfinished for lane in self._lanes):
-                assert not self._unplaced, "an idle engine takes a group of any size"
+            if not self._unplaced and not any(lane.unfinished for lane in self._lanes):
                 raise StopIteration
-            self._collect()
             self._feed()
+            if self._pending:
+                self._collect()
+            elif not self._ready:
+                # Every engine is being replaced.
+                self._engines.wait_for_one()
         return self._ready.popleft()
 
     def __enter__(self) -> Self:
@@ -100,50 +122,68 @@ class RolloutStream(Iterator[Rollout]):
 
         Each is yielded with finish reason `abort` and no tokens.
         """
-        unplaced = deque[int]()
-        for index in self._unplaced:
-            if self._requests[index].problem_id in problem_ids:
-                self._ready.extend(make_unstarted(self._requests[index]))
-            else:
-                unplaced.append(index)
-        self._unplaced = unplaced
-        for engine, lane in zip(self._engines, self._lanes, strict=True):
+        for place, lane in enumerate(self._lanes):
             wanted = [i for i in lane.unfinished if self._requests[i].problem_id in problem_ids]
-            if wanted:
-                self._wait_for(engine, engine.actor.abort.remote(self._call, wanted), "aborting")
+            if wanted and lane.engine is not None:
+                self._ask(place, lane.engine.actor.abort.remote(self._call, wanted), "aborting")
+        # Afterwards, for an engine that fails now gives back what it had.
+        unplaced = deque[Placed]()
+        for group in self._unplaced:
+            if group.request.problem_id in problem_ids:
+                self._ready.extend(make_unsampled(group))
+            else:
+                unplaced.append(group)
+        self._unplaced = unplaced
 
     def close(self) -> None:
         """Abort everything that has not ended. Calling it twice is harmless."""
+        for place, lane in enumerate(self._lanes):
+            if lane.unfinished and lane.engine is not None:
+                self._ask(place, lane.engine.actor.cancel.remote(self._call), "cancelling")
+            self._take_back(place)
         self._unplaced.clear()
         self._ready.clear()
         self._pending.clear()
-        for place, (engine, lane) in enumerate(zip(self._engines, self._lanes, strict=True)):
-            if lane.unfinished:
-                for index, members in lane.unfinished.items():
-                    self._router.release(place, members, self._tokens_each(index))
-                lane.unfinished.clear()
-                self._wait_for(engine, engine.actor.cancel.remote(self._call), "cancelling")
 
     def _feed(self) -> None:
         """Give engines groups while they have room."""
+        serving = self._engines.serving()
+        for place, lane in enumerate(self._lanes):
+            if lane.unfinished and lane.engine is not serving.get(place):
+                # Somebody else, a push perhaps, found this engine dead.
+                self._lose(place, EngineDied(f"rollout engine {place} was replaced"))
         placed: dict[int, list[Placed]] = {}
         while self._unplaced:
-            index = self._unplaced[0]
-            request = self._requests[index]
-            place = self._router.place(len(request.seeds), self._tokens_each(index))
+            group = self._unplaced[0]
+            among = self._engines_for(group, serving)
+            place = self._router.place(
+                len(group.members), self._tokens_each(group.index), among=among
+            )
             if place is None:
                 break
             self._unplaced.popleft()
-            placed.setdefault(place, []).append(Placed(index=index, request=request))
-            self._lanes[place].unfinished[index] = len(request.seeds)
+            placed.setdefault(place, []).append(group)
+            self._lanes[place].engine = serving[place]
+            self._lanes[place].unfinished[group.index] = set(group.members)
         for place, groups in placed.items():
-            submitted = self._engines[place].actor.submit.remote(self._call, groups, self._sampling)
-            self._pending[submitted] = (place, False)
+            actor = serving[place].actor
+            self._pending[actor.submit.remote(self._call, groups, self._sampling)] = (place, False)
         for place, lane in enumerate(self._lanes):
             if lane.unfinished and not lane.taking:
+                assert lane.engine is not None, "who has work was given it"
                 lane.taking = True
-                report = self._engines[place].actor.take.remote(self._call, TAKE_WAIT_S)
+                report = lane.engine.actor.take.remote(self._call, TAKE_WAIT_S)
                 self._pending[report] = (place, True)
+
+    def _engines_for(self, group: Placed, serving: Collection[int]) -> list[int]:
+        """Engines that may take a group: one that is suspected shares its engine with none."""
+        if self._tries[group.index] >= SUSPECT_AFTER:
+            return [place for place in serving if not self._lanes[place].unfinished]
+        return [
+            place
+            for place in serving
+            if all(self._tries[i] < SUSPECT_AFTER for i in self._lanes[place].unfinished)
+        ]
 
     def _collect(self) -> None:
         """Wait for the next answer of any engine, and take in what it says."""
@@ -155,53 +195,111 @@ class RolloutStream(Iterator[Rollout]):
         for lane in self._lanes:
             lane.waited_s += waited_s
         for reference in done:
+            if reference not in self._pending:
+                continue
             place, is_report = self._pending.pop(reference)
-            answer = self._wait_for(self._engines[place], reference, "generating")
-            if is_report:
+            answer = self._ask(place, reference, "generating")
+            if is_report and answer is not None:
                 self._receive(place, answer)
-        self._raise_if_stalled()
+        self._find_stalled()
 
     def _receive(self, place: int, report: Report) -> None:
         lane = self._lanes[place]
         lane.taking = False
+        self._engines.remember(place, report.vitals)
         if report.progress != lane.progress:
             lane.progress, lane.waited_s = report.progress, 0.0
         for index, rollout in report.rollouts:
             self._router.release(place, 1, self._tokens_each(index))
-            lane.unfinished[index] -= 1
+            lane.unfinished[index].remove(rollout.member)
             if not lane.unfinished[index]:
                 del lane.unfinished[index]
             self._ready.append(rollout)
 
-    def _raise_if_stalled(self) -> None:
-        for engine, lane in zip(self._engines, self._lanes, strict=True):
+    def _find_stalled(self) -> None:
+        for place, lane in enumerate(self._lanes):
             if lane.unfinished and lane.waited_s > self._stall_timeout_s:
+                assert lane.engine is not None, "who has work was given it"
                 names = [self._requests[i].problem_id for i in lane.unfinished]
-                raise EngineStalled(
-                    f"{engine.name} produced no token for {lane.waited_s:.0f} s, with {len(names)} "
-                    f"groups unfinished: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}."
+                error = EngineStalled(
+                    f"{lane.engine.name} produced no token for {lane.waited_s:.0f} s, with "
+                    f"{len(names)} groups unfinished: {', '.join(names[:5])}"
+                    f"{', ...' if len(names) > 5 else ''}."
                 )
+                self._lose(place, error)
 
-    def _wait_for(self, engine: EngineHandle, reference: Any, doing: str) -> Any:
-        return engine.get(reference, timeout_s=self._stall_timeout_s, doing=doing)
+    def _ask(self, place: int, reference: Any, doing: str) -> Any:
+        """The answer of a lane's engine; None when the engine failed, which is dealt with."""
+        engine = self._lanes[place].engine
+        assert engine is not None, "only who has been given something is asked"
+        try:
+            return engine.get(reference, timeout_s=self._stall_timeout_s, doing=doing)
+        except RolloutError as error:
+            self._lose(place, error)
+            return None
+
+    def _lose(self, place: int, error: RolloutError) -> None:
+        """Have an engine replaced, and queue what it had not finished again."""
+        lane = self._lanes[place]
+        assert lane.engine is not None, "only who has been given something is lost"
+        engine, owed = lane.engine, self._take_back(place)
+        self._tries.update(group.index for group in owed)
+        again = [group for group in owed if self._tries[group.index] < MAX_TRIES]
+        self._engines.replace(
+            engine,
+            error,
+            problem_ids=[group.request.problem_id for group in owed],
+            num_redone=sum(len(group.members) for group in again),
+        )
+        self._unplaced.extendleft(reversed(again))
+        for group in owed:
+            if self._tries[group.index] >= MAX_TRIES:
+                self._give_up(group, error)
+
+    def _take_back(self, place: int) -> list[Placed]:
+        """Empty a lane; what was unfinished in it."""
+        lane = self._lanes[place]
+        owed = [
+            Placed(index=index, request=self._requests[index], members=tuple(sorted(members)))
+            for index, members in lane.unfinished.items()
+        ]
+        for group in owed:
+            self._router.release(place, len(group.members), self._tokens_each(group.index))
+        self._pending = {r: (p, kind) for r, (p, kind) in self._pending.items() if p != place}
+        self._lanes[place] = _Lane()
+        return owed
+
+    def _give_up(self, group: Placed, error: RolloutError) -> None:
+        self._note(
+            Incident(
+                stage="rollout",
+                worker="pool",
+                cause=f"{self._tries[group.index]} engines failed with this group, the last: "
+                f"{error}",
+                action="given up",
+                problem_ids=(group.request.problem_id,),
+                num_lost=len(group.members),
+            )
+        )
+        self._ready.extend(make_unsampled(group))
 
     def _tokens_each(self, index: int) -> int:
         return len(self._requests[index].prompt_ids) + self._sampling.max_completion_length
 
 
-def make_unstarted(request: RolloutRequest) -> list[Rollout]:
-    """What stands for a group that was aborted before an engine saw it."""
+def make_unsampled(group: Placed) -> list[Rollout]:
+    """What stands for completions that no engine finished."""
     return [
         Rollout(
-            problem_id=request.problem_id,
+            problem_id=group.request.problem_id,
             member=member,
-            prompt_ids=request.prompt_ids,
+            prompt_ids=group.request.prompt_ids,
             completion_ids=(),
             logprobs=(),
             text="",
             finish_reason="abort",
             policy_versions=(),
-            seed=seed,
+            seed=group.request.seeds[member],
         )
-        for member, seed in enumerate(request.seeds)
+        for member in group.members
     ]

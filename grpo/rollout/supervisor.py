@@ -1,0 +1,334 @@
+"""Keeps the engines of a pool alive: one that dies is started anew and given today's weights."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import ray
+from ray.exceptions import RayError
+
+from grpo.restarts import RestartBudget
+from grpo.rollout.errors import EngineStalled, RolloutError, WeightPushFailed, WeightsRefused
+from grpo.rollout.handles import EngineHandle
+from grpo.rollout.protocol import EngineFacts
+from grpo.rollout.weights import WeightPayload
+from grpo.values import WeightPush
+from grpo.vitals import Vitals
+from verifiers.errors import UserError
+from verifiers.incident import Incident, NoteIncident
+
+# How long an engine that hangs may take to say where.
+STACK_WAIT_S = 5.0
+
+# `up` is an engine that waits for weights; `serving` has the pool's policy; `retired` is given up.
+State = Literal["starting", "up", "serving", "retired"]
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One place of the pool and the engine that fills it now."""
+
+    handle: EngineHandle
+    budget: RestartBudget
+    state: State = "starting"
+    push: WeightPush | None = None
+    vitals: Vitals | None = None
+    error: Exception | None = None
+    reviver: threading.Thread | None = field(default=None, repr=False)
+
+
+class Supervisor:
+    """The engines of a pool. Safe to use from several threads.
+
+    Args:
+        num_engines: How many.
+        spawn: Makes the actor of an engine, without waiting for it.
+        policy_version: Version of the policy that engines start with.
+        start_timeout_s: Longest time until an engine is up.
+        push_timeout_s: Longest time for a push of weights.
+        max_restarts: Restarts of one engine within an hour; beyond it the pool goes on without it.
+        note: Told what was lost.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_engines: int,
+        spawn: Callable[[], Any],
+        policy_version: int,
+        start_timeout_s: float,
+        push_timeout_s: float,
+        max_restarts: int,
+        note: NoteIncident,
+    ) -> None:
+        self._num_engines = num_engines
+        self._spawn = spawn
+        self._start_timeout_s = start_timeout_s
+        self._push_timeout_s = push_timeout_s
+        self._max_restarts = max_restarts
+        self._note = note
+        self._slots: list[_Slot] = []
+        self._facts: tuple[EngineFacts, ...] = ()
+        self._changed = threading.Condition()
+        # Held while weights move, so that an engine that comes up meanwhile gets the newer ones.
+        self._weights_lock = threading.Lock()
+        self._weights: tuple[int, WeightPayload | None] = (policy_version, None)
+        self._start_version = policy_version
+        self._closed = False
+
+    @property
+    def policy_version(self) -> int:
+        """Version of the policy that every serving engine serves."""
+        return self._weights[0]
+
+    @property
+    def started(self) -> bool:
+        """Whether there are engines."""
+        return bool(self._slots)
+
+    def start(self) -> None:
+        """Start the engines without waiting for them."""
+        self._slots = [
+            _Slot(
+                handle=EngineHandle(index=index, actor=self._spawn()),
+                budget=RestartBudget(self._max_restarts),
+            )
+            for index in range(self._num_engines)
+        ]
+
+    def wait_ready(self) -> tuple[EngineFacts, ...]:
+        """Wait until every engine is up for the first time; later calls return at once.
+
+        A first start that fails is not repeated: what is wrong then stays wrong.
+
+        Raises:
+            RolloutError: An engine died, failed or did not start in time.
+            UserError: The model or the device is not what the engine needs.
+        """
+        assert self._slots, "start() comes first"
+        if not self._facts:
+            handles = [slot.handle for slot in self._slots]
+            references = [handle.actor.wait_ready.remote() for handle in handles]
+            self._facts = tuple(
+                handle.get(reference, timeout_s=self._start_timeout_s, doing="starting")
+                for handle, reference in zip(handles, references, strict=True)
+            )
+            for slot in self._slots:
+                slot.state = "serving"
+        return self._facts
+
+    def serving(self) -> dict[int, EngineHandle]:
+        """The engines that can be asked, by their places."""
+        with self._changed:
+            return {
+                place: slot.handle
+                for place, slot in enumerate(self._slots)
+                if slot.state == "serving"
+            }
+
+    def wait_for_one(self) -> None:
+        """Wait until an engine serves.
+
+        Raises:
+            RolloutError: All of them were given up, or none came up in time.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    any(s.state == "serving" for s in self._slots)
+                    or all(s.state == "retired" for s in self._slots)
+                ),
+                timeout=self._start_timeout_s,
+            )
+            if any(s.state == "serving" for s in self._slots):
+                return
+            cause = next((s.error for s in reversed(self._slots) if s.error), None)
+        raise RolloutError(
+            f"No rollout engine is left: each was restarted {self._max_restarts} times within an "
+            f"hour (rollout.max_restarts), or did not come back. The last trouble: {cause}"
+        ) from cause
+
+    def remember(self, place: int, vitals: Vitals) -> None:
+        """Keep an engine's last signs of life."""
+        with self._changed:
+            if not self._closed:
+                self._slots[place].vitals = vitals
+
+    def replace(
+        self,
+        handle: EngineHandle,
+        error: Exception,
+        *,
+        problem_ids: Collection[str] = (),
+        num_redone: int = 0,
+    ) -> None:
+        """Put a new engine into the place of one that failed; returns before it is up.
+
+        Whoever notices a failure calls this; the second to notice the same one changes nothing.
+
+        Args:
+            handle: The engine.
+            error: What it did.
+            problem_ids: Whose completions were in hand.
+            num_redone: How many completions are sampled again.
+        """
+        with self._changed:
+            if self._closed or self._slots[handle.index].handle is not handle:
+                return
+            slot = self._slots[handle.index]
+            if slot.state == "retired":
+                return
+            slot.state = "starting"
+            slot.error = error
+        stack = _ask_for_stack(handle) if isinstance(error, EngineStalled) else None
+        # One that is merely out of reach must not come back beside its successor.
+        ray.kill(handle.actor)
+        again = slot.budget.take()
+        last = f" Last known: {slot.vitals}." if slot.vitals else ""
+        self._note(
+            Incident(
+                stage="rollout",
+                worker=handle.name,
+                cause=f"{error}{last}",
+                action="restarted" if again else "given up, the pool goes on without it",
+                problem_ids=tuple(problem_ids),
+                num_redone=num_redone,
+                stack=stack,
+            )
+        )
+        with self._changed:
+            if self._closed:
+                return
+            slot.vitals = slot.push = None
+            if not again:
+                slot.state = "retired"
+                self._changed.notify_all()
+                return
+            slot.handle = EngineHandle(index=handle.index, actor=self._spawn())
+            slot.reviver = threading.Thread(
+                target=self._revive, args=(slot, slot.handle), name=f"revive-{handle.index}"
+            )
+            slot.reviver.start()
+
+    def publish(self, version: int, payload: WeightPayload) -> list[WeightPush]:
+        """Make every engine serve new weights; those that come up later get them then.
+
+        Returns:
+            The answers of the engines that serve them now, at least one.
+
+        Raises:
+            WeightPushFailed: An engine refused them twice, or has others than were sent.
+            RolloutError: No engine is left.
+        """
+        with self._weights_lock:
+            before, self._weights = self._weights, (version, payload)
+            slots = [s for s in self._slots if s.state in {"serving", "up"}]
+            try:
+                self._push(slots)
+            except WeightPushFailed:
+                self._weights = before
+                raise
+        self.wait_for_one()
+        with self._changed:
+            return [s.push for s in self._slots if s.state == "serving" and s.push is not None]
+
+    def forget_weights(self) -> None:
+        """Let go of the last push's bytes, before the learner packs the next.
+
+        An engine that comes up until then waits for that one.
+        """
+        with self._weights_lock:
+            self._weights = (self._weights[0], None)
+
+    def close(self, timeout_s: float) -> None:
+        """Stop the engines and their processes. Calling it twice is harmless.
+
+        Args:
+            timeout_s: How long each engine may take to finish its step and clean up.
+        """
+        with self._changed:
+            slots, self._slots, self._closed = self._slots, [], True
+        references = [slot.handle.actor.close.remote() for slot in slots]
+        for slot, reference in zip(slots, references, strict=True):
+            # An engine that is not up has nothing to clean, and only a kill interrupts it.
+            patience_s = timeout_s if slot.state in {"serving", "up"} else 0.0
+            try:
+                slot.handle.get(reference, timeout_s=patience_s, doing="closing")
+            except RolloutError:
+                # Dead, hung or still starting: there is nothing to wait for, and what made it so
+                # was noted before.
+                pass
+            finally:
+                ray.kill(slot.handle.actor)
+        for slot in slots:
+            if slot.reviver is not None:
+                slot.reviver.join()
+
+    def _revive(self, slot: _Slot, handle: EngineHandle) -> None:
+        """Wait for a new engine and give it the pool's weights."""
+        try:
+            handle.get(
+                handle.actor.wait_ready.remote(), timeout_s=self._start_timeout_s, doing="starting"
+            )
+            with self._weights_lock:
+                version, payload = self._weights
+                if payload is not None:
+                    self._push([slot])
+                else:
+                    untrained = version == self._start_version
+                    self._set_state(slot, handle, "serving" if untrained else "up")
+        except (RolloutError, UserError) as error:
+            self.replace(handle, error)
+
+    def _push(self, slots: Sequence[_Slot]) -> None:
+        """Send the pool's weights to some engines; those that fail are replaced."""
+        version, payload = self._weights
+        handles = [slot.handle for slot in slots]
+        references = [handle.actor.load_weights.remote(version, payload) for handle in handles]
+        for slot, handle, reference in zip(slots, handles, references, strict=True):
+            try:
+                push = self._await_push(handle, reference)
+            except WeightPushFailed:
+                raise
+            except RolloutError as error:
+                self.replace(handle, error)
+                continue
+            slot.push = push
+            self._set_state(slot, handle, "serving")
+
+    def _await_push(self, handle: EngineHandle, reference: Any) -> WeightPush:
+        version, payload = self._weights
+        assert payload is not None, "there is something to push"
+        doing = "taking new weights"
+        try:
+            push = handle.get(reference, timeout_s=self._push_timeout_s, doing=doing)
+        except WeightsRefused as error:
+            self._note(
+                Incident(stage="rollout", worker=handle.name, cause=str(error), action="sent again")
+            )
+            reference = handle.actor.load_weights.remote(version, payload)
+            push = handle.get(reference, timeout_s=self._push_timeout_s, doing=doing)
+        if (push.policy_version, push.checksum) != (version, payload.checksum):
+            raise WeightPushFailed(
+                f"{handle.name} answered a push of policy version {version}, checksum "
+                f"{payload.checksum}, with version {push.policy_version}, checksum "
+                f"{push.checksum}."
+            )
+        return push
+
+    def _set_state(self, slot: _Slot, handle: EngineHandle, state: State) -> None:
+        with self._changed:
+            if slot.handle is handle and not self._closed:
+                slot.state = state
+                self._changed.notify_all()
+
+
+def _ask_for_stack(handle: EngineHandle) -> str:
+    """Where the threads of an engine's actor stand."""
+    try:
+        return ray.get(handle.actor.describe_threads.remote(), timeout=STACK_WAIT_S)
+    except RayError:
+        return f"the process did not say within {STACK_WAIT_S:.0f} s"
