@@ -18,7 +18,13 @@ POLICY = "policy"
 LEARNER = "learner"
 STATE = "state.json"
 MANIFEST = "manifest.json"
+# A file system that ended a write for want of space has less than a block or two left.
+NO_SPACE_BYTES = 2**16
 _NAME = re.compile(r"checkpoint-(\d+)")
+
+
+class DiskFull(RuntimeError):
+    """A checkpoint could not be written for want of space; the ones before are untouched."""
 
 
 class DamagedCheckpoint(UserError):
@@ -44,6 +50,9 @@ def write_checkpoint(
     Yields:
         The folder; model and optimizer go into its `policy/` and `learner/`.
 
+    Raises:
+        DiskFull: There is no space for it.
+
     Example:
         >>> with write_checkpoint(run, step=10, state={"step": 10}) as folder:  # doctest: +SKIP
         ...     learners.save(folder)
@@ -58,6 +67,12 @@ def write_checkpoint(
         (partial / STATE).write_text(json.dumps(state, indent=2, sort_keys=True), encoding="utf-8")
         _write_manifest(partial)
         _replace(partial, final)
+    except (OSError, RuntimeError) as error:
+        # Asked while the partial files are still there: writers say it in many ways, and some of
+        # them in another process.
+        if shutil.disk_usage(run_dir).free < NO_SPACE_BYTES:
+            raise DiskFull(f"{run_dir} is on a disk that is full: {error}") from error
+        raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     if keep_last is not None:

@@ -10,7 +10,15 @@ from grpo.seeding import derive_seed
 from grpo.timing import Timeline
 from grpo.values import Rollout, RolloutRequest, SamplingOptions, ScoredGroup, ScoredRollout
 from verifiers.problem import Problem, Submission
-from verifiers.verdict import Verdict
+from verifiers.verdict import Reason, Status, Verdict
+
+_NOT_SAMPLED = Verdict(
+    status=Status.ERROR,
+    score=None,
+    reason=Reason.NOT_SAMPLED,
+    verifier="pool",
+    detail="No engine finished this completion; see incidents.jsonl.",
+)
 
 
 class Pool(Protocol):
@@ -127,6 +135,10 @@ class Collector:
         )
 
     def _score(self, rollout: Rollout, verdict: Verdict) -> ScoredRollout:
+        if rollout.finish_reason == "abort":
+            # Judged as well, for a verifier that waits for whole groups; but of no completion there
+            # is nothing to find.
+            verdict = _NOT_SAMPLED
         reward = compute_reward(verdict, len(rollout.completion_ids), self._rewards)
         if reward is None:
             return ScoredRollout(rollout=rollout, verdict=verdict, reward=None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from grpo.assemble import assemble_batch
 from grpo.collect import Collector
 from grpo.data.sampler import ProblemSampler
+from grpo.learner.errors import LearnerLost
 from grpo.metrics import compute_rollout_metrics, compute_timing_metrics
 from grpo.protocols import (
     BatchPolicy,
@@ -17,6 +18,7 @@ from grpo.protocols import (
     Progress,
     Publisher,
     Recorder,
+    Recovery,
     Schedule,
 )
 from grpo.stopping import StopRequested
@@ -35,6 +37,7 @@ class Parts:
     evaluator: Evaluator | None
     recorder: Recorder
     checkpointer: Checkpointer
+    recovery: Recovery
     schedule: Schedule
     timeline: Timeline
     sampling: SamplingOptions
@@ -62,16 +65,24 @@ def train(parts: Parts, progress: Progress) -> bool:
             evaluate(parts, progress)
         while progress.step < schedule.steps:
             parts.check_stop()
-            report = run_step(parts, progress)
-            parts.recorder.keep_step(report)
-            if schedule.checkpoint_due(progress.step):
-                save(parts, progress)
-            if schedule.evaluation_due(progress.step):
-                evaluate(parts, progress)
+            try:
+                make_step(parts, progress)
+            except LearnerLost as error:
+                parts.recovery.recover(progress, error)
+                parts.timeline.take()
     except StopRequested:
         save(parts, progress)
         return False
     return True
+
+
+def make_step(parts: Parts, progress: Progress) -> None:
+    """One step, with the checkpoint and the evaluation that are due after it."""
+    parts.recorder.keep_step(run_step(parts, progress))
+    if parts.schedule.checkpoint_due(progress.step):
+        save(parts, progress)
+    if parts.schedule.evaluation_due(progress.step):
+        evaluate(parts, progress)
 
 
 def run_step(parts: Parts, progress: Progress) -> StepReport:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from grpo.algorithms.advantages import Scaling
 from grpo.evaluation.scores import EvaluationResult
+from grpo.learner.errors import LearnerLost
 from grpo.values import Batch, ScoredGroup, StepReport
 
 
@@ -91,6 +92,18 @@ class Recorder(Protocol):
 
     def keep_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
         """Write an evaluation."""
+        ...
+
+
+class Recovery(Protocol):
+    """Brings the learner back after its processes are lost."""
+
+    def recover(self, progress: Progress, error: LearnerLost) -> None:
+        """Set learner, engines and progress back to the last checkpoint.
+
+        Raises:
+            LearnerLost: It happened too often.
+        """
         ...
 
 

@@ -27,6 +27,10 @@ class WeightSource(Protocol):
 class Engines(Protocol):
     """Who serves them."""
 
+    def forget_weights(self) -> None:
+        """Let go of the bytes of the push before."""
+        ...
+
     def publish(self, version: int, payload: WeightPayload) -> Sequence[WeightPush]:
         """Load weights into every engine."""
         ...
@@ -62,6 +66,8 @@ class ProvingPublisher:
         Raises:
             InvariantBroken: An engine does not serve the learner's policy.
         """
+        # Otherwise two copies of the policy lie in memory while the new one is packed.
+        self._engines.forget_weights()
         payload = self._source.publish(policy_version)
         pushes = self._engines.publish(policy_version, payload)
         difference = self.prove(probe)

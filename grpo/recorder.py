@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 from grpo.console import Console, make_score_table, make_time_table
 from grpo.evaluation.scores import EvaluationResult, compare_pass_at_1
+from grpo.incidents import IncidentLog, make_incident_table
 from grpo.run_directory import RunDirectory
 from grpo.symptoms import Symptom, SymptomWatch
 from grpo.timing import Laps
 from grpo.trackers import Tracker
 from grpo.values import ScoredGroup, StepReport
+from verifiers.incident import Incident
+
+DROPPED = "dropped/"
+SKIPPED = "skipped"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class RunRecorder:
@@ -26,6 +34,7 @@ class RunRecorder:
         seed: The run's seed, for the intervals' resampling.
         trackers: Where metrics go as well; the caller closes them.
         laps: The parts of the start so far; the first evaluation and the first step are added.
+        incidents: Told of what could not be kept, and shown at the end.
     """
 
     def __init__(
@@ -36,17 +45,15 @@ class RunRecorder:
         seed: int,
         trackers: Sequence[Tracker],
         laps: Laps,
+        incidents: IncidentLog,
     ) -> None:
         self._laps = laps
         self._directory = directory
         self._console = console
         self._seed = seed
-        self._trackers = trackers
-        self._seconds: defaultdict[str, float] = defaultdict(float)
-        self._dropped: Counter[str] = Counter()
-        self._skipped: Counter[str] = Counter()
+        self._trackers = list(trackers)
+        self._incidents = incidents
         self._steps = 0
-        self._last_metrics: dict[str, float] = {}
         self._evaluations: list[EvaluationResult] = []
         self._watch = SymptomWatch()
         self._groups: Sequence[ScoredGroup] = ()
@@ -54,7 +61,8 @@ class RunRecorder:
 
     def keep_rollouts(self, step: int, groups: Sequence[ScoredGroup]) -> None:
         """Write a step's rollouts with their verdicts."""
-        self._directory.write_rollouts(step, groups)
+        with self._unless_full(f"rollouts of step {step}"):
+            self._directory.write_rollouts(step, groups)
         self._groups = groups
 
     def keep_step(self, report: StepReport) -> None:
@@ -64,41 +72,34 @@ class RunRecorder:
             "policy_version": report.policy_version,
             "time": time.time(),
             **report.metrics,
+            **{f"{DROPPED}{name}": count for name, count in report.dropped.items()},
+            **({SKIPPED: report.skipped} if report.skipped else {}),
         }
-        self._directory.append_line(
-            "metrics.jsonl",
-            row | {f"dropped/{name}": count for name, count in report.dropped.items()},
-        )
+        with self._unless_full(f"metrics of step {report.step}"):
+            self._directory.append_line("metrics.jsonl", row)
         self._steps += 1
-        self._last_metrics = dict(report.metrics)
-        self._dropped.update(report.dropped)
-        self._skipped.update([report.skipped] if report.skipped else [])
-        prefix = "time/"
-        for name, value in report.metrics.items():
-            if name.startswith(prefix) and name != "time/loop_overhead":
-                self._seconds[name.removeprefix(prefix)] += value
-        for tracker in self._trackers:
-            tracker.log(report.step, report.metrics)
+        self._track(report.step, report.metrics)
         self._console.step(report)
         if self._steps == 1:
             self._laps.lap("first step")
             self._console.first_step(self._laps.seconds)
         for symptom in self._watch.look(report.step, report.metrics, self._groups):
             self._warnings.append(symptom)
-            self._directory.append_line("warnings.jsonl", asdict(symptom))
+            with self._unless_full(f"warnings of step {report.step}"):
+                self._directory.append_line("warnings.jsonl", asdict(symptom))
             self._console.symptom(symptom)
 
     def keep_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
         """Write and show an evaluation."""
-        self._directory.write_evaluation(result, groups)
+        with self._unless_full(f"evaluation of step {result.step}"):
+            self._directory.write_evaluation(result, groups)
         self._evaluations.append(result)
         scores = {
             f"heldout/{score.name}/pass@{k}": estimate.value
             for score in result.sets
             for k, estimate in score.pass_at_k.items()
         }
-        for tracker in self._trackers:
-            tracker.log(result.step, scores)
+        self._track(result.step, scores)
         if not self._steps:
             self._laps.lap("evaluation")
         self._console.evaluation(result)
@@ -111,25 +112,56 @@ class RunRecorder:
         """
         before = self._directory.read_evaluation(0)
         after = self._evaluations[-1] if self._evaluations else None
+        # Read back, so that steps which were made twice, and those before a resume, count once.
+        rows = self._directory.read_lines("metrics.jsonl")
+        seconds = sum_by_prefix(rows, "time/")
+        seconds.pop("loop_overhead", None)
         summary = {
             "complete": complete,
             "directory": str(self._directory.path),
-            "steps": self._steps,
+            "steps": len(rows),
             "wall_seconds": time.perf_counter() - self._laps.begun,
             "seconds_to_first_step": self._laps.seconds,
-            "step_seconds": {**self._seconds},
-            "dropped": dict(self._dropped),
-            "steps_without_update": dict(self._skipped),
-            "last_metrics": self._last_metrics,
+            "step_seconds": seconds,
+            "dropped": {k: int(v) for k, v in sum_by_prefix(rows, DROPPED).items()},
+            "steps_without_update": dict(Counter(r[SKIPPED] for r in rows if SKIPPED in r)),
+            "last_metrics": rows[-1] if rows else {},
+            "incidents": [asdict(incident) for incident in self._incidents.incidents],
             "warnings": [asdict(symptom) for symptom in self._warnings],
             "held_out": self._summarise_scores(before, after) if after else {},
         }
         self._directory.write_json("summary.json", summary)
-        if self._steps:
-            self._console.table(make_time_table(self._seconds, self._steps))
+        if rows:
+            self._console.table(make_time_table(seconds, len(rows)))
+        if self._incidents.incidents:
+            self._console.table(make_incident_table(self._incidents.incidents))
         if after:
             self._console.table(make_score_table(before if after.step else None, after, self._seed))
         return summary
+
+    def _track(self, step: int, values: Mapping[str, float]) -> None:
+        for tracker in tuple(self._trackers):
+            try:
+                tracker.log(step, values)
+            except OSError as error:
+                # The writers of events do not come back from an error.
+                self._trackers.remove(tracker)
+                self._note_loss(f"what {type(tracker).__name__} takes from here on", error)
+
+    @contextmanager
+    def _unless_full(self, what: str) -> Iterator[None]:
+        """Go on without a record where the disk is full; training is worth more than its log."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._note_loss(what, error)
+
+    def _note_loss(self, what: str, error: OSError) -> None:
+        self._incidents.note(
+            Incident(stage="record", worker=what, cause=str(error), action="not kept", num_lost=1)
+        )
 
     def _summarise_scores(
         self, before: EvaluationResult | None, after: EvaluationResult
@@ -149,6 +181,16 @@ class RunRecorder:
             }
             for score in after.sets
         }
+
+
+def sum_by_prefix(rows: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, float]:
+    """Sum the metrics whose names begin with a prefix over all steps, by the rest of the name."""
+    sums: defaultdict[str, float] = defaultdict(float)
+    for row in rows:
+        for name, value in row.items():
+            if name.startswith(prefix):
+                sums[name.removeprefix(prefix)] += value
+    return dict(sums)
 
 
 def _dump(pass_at_k: Any) -> dict[str, Any]:

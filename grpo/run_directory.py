@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -58,9 +59,13 @@ class RunDirectory:
         return self._write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
     def append_line(self, name: str, row: Mapping[str, Any]) -> None:
-        """Add a step's line to `metrics.jsonl` or `warnings.jsonl`."""
-        with (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        """Add a line to `metrics.jsonl` or the like; where the disk is full, no part of it."""
+        line = json.dumps(row).encode() + b"\n"
+        with (self.path / name).open("ab", buffering=0) as file:
+            whole = file.tell()
+            if file.write(line) != len(line):
+                file.truncate(whole)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
 
     def forget_after(self, step: int) -> None:
         """Drop what was kept of steps after the one that training resumes from."""

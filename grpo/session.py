@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from grpo.checkpointer import RunCheckpointer
+from grpo.checkpoints import DiskFull
 from grpo.cluster import start_ray, stop_ray
 from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.environment import describe_environment, describe_sandbox
 from grpo.errors import RunFailed
 from grpo.evaluation.scores import EvaluationResult
+from grpo.incidents import IncidentLog
 from grpo.inputs import Inputs, load_inputs
 from grpo.learner.errors import LearnerError
 from grpo.learner.invariants import InvariantBroken
@@ -35,8 +37,10 @@ from grpo.wiring import (
     make_evaluator,
     make_parts,
     make_publisher,
+    make_recovery,
 )
 from verifiers.fleet import FleetError
+from verifiers.incident import NoteIncident
 
 
 def run_training(
@@ -97,7 +101,17 @@ def _train(
     laps: Laps,
 ) -> tuple[bool, dict[str, Any]]:
     timeline = Timeline(on_phase=console.phase)
-    with _running(config, prepared, with_learner=True, lap=laps.lap, console=console) as machinery:
+    incidents = IncidentLog(
+        write=lambda row: directory.append_line("incidents.jsonl", row), say=console.line
+    )
+    with _running(
+        config,
+        prepared,
+        with_learner=True,
+        lap=laps.lap,
+        console=console,
+        note=incidents.note,
+    ) as machinery:
         assert machinery.learner is not None
         publisher = make_publisher(config, machinery)
         probe = _choose_probe(prepared)
@@ -117,6 +131,13 @@ def _train(
             seed=config.seed,
             trackers=trackers,
             laps=laps,
+            incidents=incidents,
+        )
+        checkpointer = RunCheckpointer(
+            directory.checkpoints,
+            machinery.learner,
+            keep_last=config.keep_last,
+            note=incidents.note,
         )
         with StopSignal(console.line) as stop:
             parts = make_parts(
@@ -125,14 +146,22 @@ def _train(
                 machinery,
                 publisher=publisher,
                 recorder=recorder,
-                checkpointer=RunCheckpointer(
-                    directory.checkpoints, machinery.learner, keep_last=config.keep_last
+                checkpointer=checkpointer,
+                recovery=make_recovery(
+                    config,
+                    machinery,
+                    publisher=publisher,
+                    directory=directory,
+                    probe=probe,
+                    note=incidents.note,
+                    warn=console.line,
                 ),
                 timeline=timeline,
                 evaluate_first=config.eval_before_train and progress.step == 0,
                 check_stop=stop.check,
             )
             complete = train(parts, progress)
+            checkpointer.finish()
         return complete, recorder.close(complete=complete)
 
 
@@ -153,7 +182,12 @@ def run_evaluation(
     with (
         _ray(config, inputs) as prepared,
         _running(
-            config, prepared, with_learner=False, lap=lambda _: None, console=console
+            config,
+            prepared,
+            with_learner=False,
+            lap=lambda _: None,
+            console=console,
+            note=IncidentLog(write=lambda _: None, say=console.line).note,
         ) as machinery,
     ):
         collector = make_collector(
@@ -194,13 +228,14 @@ def _running(
     with_learner: bool,
     lap: Callable[[str], None],
     console: Console,
+    note: NoteIncident,
 ) -> Iterator[Machinery]:
-    machinery = Machinery(config, prepared, with_learner=with_learner)
+    machinery = Machinery(config, prepared, with_learner=with_learner, note=note)
     try:
         console.phase("starting")
         machinery.start(lap)
         yield machinery
-    except (RolloutError, LearnerError, FleetError, InvariantBroken) as error:
+    except (RolloutError, LearnerError, FleetError, InvariantBroken, DiskFull) as error:
         raise RunFailed(
             f"{error} (--debug shows where; a checkpoint that was written can be gone on from with "
             "--resume)"

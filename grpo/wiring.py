@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from grpo.checkpointer import RunCheckpointer
 from grpo.cluster import count_gpus
@@ -24,12 +24,15 @@ from grpo.objective import (
 from grpo.preparation import Prepared
 from grpo.protocols import BatchPolicy, Recorder, Schedule
 from grpo.publisher import ProvingPublisher
+from grpo.recovery import LearnerRecovery
 from grpo.rollout.options import EngineOptions, available_cores
 from grpo.rollout.pool import RolloutPool
+from grpo.run_directory import RunDirectory
 from grpo.timing import Timeline
 from grpo.values import SamplingOptions
 from sandbox.options import MAX_DEFAULT_SIZE
 from verifiers.fleet import VerifierFleet
+from verifiers.incident import NoteIncident
 
 _START_TIMEOUT_S = 600.0
 
@@ -43,9 +46,12 @@ class Machinery:
         config: The run's.
         prepared: Its checked inputs.
         with_learner: False for an evaluation.
+        note: Told what was lost.
     """
 
-    def __init__(self, config: RunConfig, prepared: Prepared, *, with_learner: bool) -> None:
+    def __init__(
+        self, config: RunConfig, prepared: Prepared, *, with_learner: bool, note: NoteIncident
+    ) -> None:
         shares = make_gpu_shares(
             config, world_size=config.learner.world_size if with_learner else 0
         )
@@ -53,6 +59,8 @@ class Machinery:
             make_engine_options(config, prepared),
             num_engines=config.rollout.num_engines,
             stall_timeout_s=config.rollout.stall_timeout_s,
+            max_restarts=config.rollout.max_restarts,
+            note=note,
             actor_options={"num_gpus": shares.engine},
         )
         self.fleet = VerifierFleet(
@@ -174,6 +182,7 @@ def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> Lea
         # On CPU engines and ranks take turns on all cores, so none is set aside for a rank; a
         # bundle of Ray's must hold something, though.
         resources=RankResources(num_cpus=0.01, num_gpus=gpu_share, num_threads=threads),
+        stall_timeout_s=config.learner.stall_timeout_s,
     )
 
 
@@ -259,6 +268,7 @@ def make_parts(
     publisher: ProvingPublisher,
     recorder: Recorder,
     checkpointer: RunCheckpointer,
+    recovery: LearnerRecovery,
     timeline: Timeline,
     evaluate_first: bool,
     check_stop: Callable[[], None],
@@ -276,6 +286,7 @@ def make_parts(
         evaluator=evaluator,
         recorder=recorder,
         checkpointer=checkpointer,
+        recovery=recovery,
         schedule=Schedule(
             steps=config.steps,
             eval_steps=config.eval_steps,
@@ -307,6 +318,30 @@ def make_sampler(config: RunConfig, prepared: Prepared) -> ProblemSampler:
         ],
         prompts_per_step=config.prompts_per_step,
         seed=config.seed,
+    )
+
+
+def make_recovery(
+    config: RunConfig,
+    machinery: Machinery,
+    *,
+    publisher: ProvingPublisher,
+    directory: RunDirectory,
+    probe: Sequence[int],
+    note: NoteIncident,
+    warn: Callable[[str], None],
+) -> LearnerRecovery:
+    """What is done when learner ranks die."""
+    assert machinery.learner is not None
+    return LearnerRecovery(
+        learner=machinery.learner,
+        publisher=publisher,
+        directory=directory,
+        probe=probe,
+        max_restarts=config.learner.max_restarts,
+        start_timeout_s=_START_TIMEOUT_S,
+        note=note,
+        warn=warn,
     )
 
 

@@ -57,6 +57,7 @@ class Reason(StrEnum):
     DEADLINE = "deadline"
     MEMORY = "memory"
     # not verified
+    NOT_SAMPLED = "not_sampled"
     UNREADABLE_REFERENCE = "unreadable_reference"
     VERIFIER_RAISED = "verifier_raised"
     WORKER_DIED = "worker_died"

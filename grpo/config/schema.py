@@ -154,7 +154,11 @@ class EngineConfig(Section):
     """CPU only: threads of one engine; by default all cores of the machine, shared among its
     engines."""
     stall_timeout_s: Annotated[float, Field(gt=0)] = 600.0
-    """The run stops with an error when an engine finishes no token for so long."""
+    """An engine that produces no token for so long is started anew; what it owed is sampled
+    again."""
+    max_restarts: NonNegative = 3
+    """Restarts of an engine within an hour; then the run goes on without it, and ends with the last
+    one."""
 
 
 class LearnerConfig(Section):
@@ -176,6 +180,10 @@ class LearnerConfig(Section):
     reference_offload: bool = False
     """GPU only: keep the reference in the host's memory, and bring it to the device once a step, to
     score the batch."""
+    stall_timeout_s: Annotated[float, Field(gt=0)] = 1800.0
+    """Ranks that get nothing done for so long are taken for dead."""
+    max_restarts: NonNegative = 3
+    """Restarts of the learner from the last checkpoint within an hour; then the run ends."""
 
 
 class VerificationConfig(Section):

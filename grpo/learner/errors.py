@@ -7,7 +7,19 @@ class LearnerError(RuntimeError):
     """The learner cannot go on; the message names the rank and the cause is chained."""
 
 
-class LearnerDied(LearnerError):
+class LearnerLost(LearnerError):
+    """The ranks are gone or hang: started anew from the last checkpoint, they can go on.
+
+    Attributes:
+        stack: Where the ranks stood, where they could still be asked.
+    """
+
+    def __init__(self, message: str, stack: str | None = None) -> None:
+        super().__init__(message)
+        self.stack = stack
+
+
+class LearnerDied(LearnerLost):
     """The process of a rank is gone (killed, out of memory, crashed)."""
 
 
@@ -15,5 +27,5 @@ class LearnerFailed(LearnerError):
     """A rank raised something that is no one's fault by name."""
 
 
-class LearnerStalled(LearnerError):
-    """The ranks did not finish in the time they have."""
+class LearnerStalled(LearnerLost):
+    """The ranks got nothing done in the time they have."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from grpo.learner.errors import LearnerDied, LearnerFailed, LearnerStalled
 from grpo.learner.invariants import InvariantBroken
 from grpo.learner.options import LearnerOptions
 from grpo.learner.report import UpdateReport
+from grpo.learner.watch import ASK_EVERY_S, CONCURRENCY_GROUP, RankWatch
 from grpo.rollout.weights import Transport, WeightPayload
 from grpo.values import Batch
 from verifiers.errors import UserError
@@ -41,7 +43,7 @@ class LearnerGroup:
     """The learner: one Ray actor for each rank, in one placement group.
 
     A failure of any rank ends the call at once, with its cause by name; the other ranks may then
-    wait for ever for the failed one, so the group can only be closed.
+    wait for ever for the failed one, so the group can only be restarted or closed.
 
     Args:
         options: What to train, and how.
@@ -50,6 +52,7 @@ class LearnerGroup:
         placement: Bundles to place the ranks in, rank i into bundle `first_bundle + i`; None makes
             a placement group of its own.
         first_bundle: The bundle of rank 0.
+        stall_timeout_s: Longest time in which no rank may get anything done.
 
     Example:
         >>> group = LearnerGroup(options)  # doctest: +SKIP
@@ -67,6 +70,7 @@ class LearnerGroup:
         resources: RankResources = RankResources(),
         placement: PlacementGroup | None = None,
         first_bundle: int = 0,
+        stall_timeout_s: float = 1800.0,
     ) -> None:
         if world_size < 1:
             raise UserError(f"learner world_size={world_size} must be at least 1")
@@ -76,6 +80,7 @@ class LearnerGroup:
         self._placement = placement
         self._owned: PlacementGroup | None = None
         self._first_bundle = first_bundle
+        self._stall_timeout_s = stall_timeout_s
         self._actors: list[Any] = []
         self._starting: list[Any] = []
 
@@ -99,6 +104,17 @@ class LearnerGroup:
             UserError: The model or the options are wrong.
         """
         return self._collect(self._starting, "loading the model", timeout_s)
+
+    def restart(self, timeout_s: float) -> None:
+        """End what is left of the ranks and start them anew, with the policy they began with.
+
+        Raises:
+            LearnerDied: A process is gone.
+            LearnerStalled: It took longer than `timeout_s`.
+        """
+        self.close()
+        self.start()
+        self.wait_ready(timeout_s)
 
     def update(self, batch: Batch, *, timeout_s: float | None = None) -> UpdateReport:
         """Learn from a batch, on all ranks.
@@ -183,8 +199,10 @@ class LearnerGroup:
             bundle = {"CPU": self._resources.num_cpus, "GPU": self._resources.num_gpus}
             bundles = [{k: v for k, v in bundle.items() if v}] * self.world_size
             self._owned = self._placement = placement_group(bundles, strategy="PACK")
+        # Ray's type hints know the decorator only.
+        make_remote: Any = ray.remote
         return (
-            ray.remote(LearnerRank)
+            make_remote(concurrency_groups={CONCURRENCY_GROUP: 1})(LearnerRank)
             .options(
                 num_cpus=self._resources.num_cpus,
                 num_gpus=self._resources.num_gpus,
@@ -206,24 +224,33 @@ class LearnerGroup:
     def _collect(
         self, references: list[Any], doing: str, timeout_s: float | None = None
     ) -> list[Any]:
-        """Wait for all answers, but only until the first failure."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        """Wait for all answers, but only until the first failure or standstill."""
+        started = time.monotonic()
+        watch = RankWatch(self._actors)
         waiting = list(references)
         while waiting:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            done, waiting = ray.wait(waiting, num_returns=1, timeout=left)
-            if not done:
-                raise LearnerStalled(f"the learner did not finish {doing} within {timeout_s:.0f} s")
-            _get(done[0], references.index(done[0]) % self.world_size, doing)
+            done, waiting = ray.wait(waiting, num_returns=1, timeout=ASK_EVERY_S)
+            watch.ask()
+            spent_s = time.monotonic() - started
+            if done:
+                _get(done[0], references.index(done[0]) % self.world_size, doing, watch)
+            elif watch.idle_s > self._stall_timeout_s or spent_s > (timeout_s or math.inf):
+                raise LearnerStalled(
+                    f"the learner has been {doing} for {spent_s:.0f} s, the last {watch.idle_s:.0f}"
+                    " s without getting anything done",
+                    stack=watch.collect_stacks(),
+                )
         return ray.get(references)
 
 
-def _get(reference: Any, rank: int, doing: str) -> None:
+def _get(reference: Any, rank: int, doing: str, watch: RankWatch) -> None:
     """Turn Ray's errors into errors with a name."""
     try:
         ray.get(reference)
     except RayActorError as error:
-        raise LearnerDied(f"learner rank {rank} died while {doing}. {error}") from error
+        raise LearnerDied(
+            f"learner rank {rank} died while {doing}. {error}{watch.describe(rank)}"
+        ) from error
     except RayTaskError as error:
         cause = error.cause
         if isinstance(cause, UserError | InvariantBroken):

@@ -81,6 +81,11 @@ class Learner:
         """Where the policy is."""
         return self.accelerator.device
 
+    @property
+    def num_passes(self) -> int:
+        """Passes made so far; it may be looked at from another thread."""
+        return self._passes.num_done
+
     def update(self, batch: Batch) -> UpdateReport:
         """Learn from a batch: `num_iterations` passes of `num_mini_batches` updates each.
 

@@ -62,6 +62,8 @@ class Passes:
         self._reference = reference
         self._accelerator = accelerator
         self._options = options
+        # A learner that hangs is known by its standing still.
+        self.num_done = 0
 
     def prepare(self, microbatch: MicroBatch) -> Prepared:
         """Lay a micro-batch out, without a pass of any model."""
@@ -84,6 +86,7 @@ class Passes:
         bare = self.prepare(microbatch)
         with torch.no_grad(), self._accelerator.autocast():
             logprobs, _ = self._policy(*_chosen(bare.tensors))
+        self.num_done += 1
         found = Prepared(
             samples=bare.samples,
             tensors=bare.tensors,
@@ -106,6 +109,7 @@ class Passes:
         """
         with self._accelerator.autocast():
             logprobs, entropies = self._trained(*_chosen(found.tensors))
+        self.num_done += 1
         current = logprobs.detach()
         start, reference = found.start_logprobs, found.reference_logprobs
         if start is None:

@@ -15,9 +15,11 @@ from transformers.utils import logging as transformers_logging
 from grpo.learner.learner import Learner
 from grpo.learner.options import LearnerOptions
 from grpo.learner.report import UpdateReport
+from grpo.learner.watch import CONCURRENCY_GROUP
 from grpo.rollout.transports import WeightSender, make_sender
 from grpo.rollout.weights import Transport, WeightPayload
 from grpo.values import Batch
+from grpo.vitals import Vitals, describe_threads, read_vitals
 
 
 class LearnerRank:
@@ -106,6 +108,16 @@ class LearnerRank:
         """As `Learner.load`; returns the version of the weights."""
         self._ready.load(folder)
         return self._ready.policy_version
+
+    @ray.method(concurrency_group=CONCURRENCY_GROUP)
+    def look(self) -> tuple[int, Vitals]:
+        """How much work is done, as a number that grows, and the state of this process."""
+        return (self._learner.num_passes if self._learner else 0), read_vitals()
+
+    @ray.method(concurrency_group=CONCURRENCY_GROUP)
+    def describe_threads(self) -> str:
+        """Where this process stands, for the report on ranks that hang."""
+        return describe_threads()
 
     def close(self) -> None:
         """Give back what outlives the process, and leave the group of ranks."""

@@ -1,12 +1,13 @@
 """The loop with fakes around it: what runs when, what a stop leaves behind, what is counted."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from grpo.algorithms.advantages import Scaling
 from grpo.collect import Collector
 from grpo.data.sampler import ProblemSampler
+from grpo.learner.errors import LearnerDied
 from grpo.loop import Parts, train
 from grpo.protocols import BatchPolicy, Progress, Schedule
 from grpo.rewards import RewardPolicy
@@ -72,15 +73,19 @@ class FakeFleet:
 
 @dataclass
 class Spy:
-    """Learner, publisher, recorder, evaluator and checkpointer in one: notes what it is asked."""
+    """All parts around pool and fleet in one: notes what it is asked."""
 
     events: list = field(default_factory=list)
     reports: list = field(default_factory=list)
     batches: list = field(default_factory=list)
     metrics: dict = field(default_factory=lambda: {"loss": 0.0})
     skipped: str | None = None
+    dies_at: int | None = None
 
     def update(self, batch):
+        if batch.step == self.dies_at:
+            self.dies_at = None
+            raise LearnerDied("rank 0 died")
         self.events.append("update")
         self.batches.append(batch)
         return self
@@ -101,6 +106,10 @@ class Spy:
     def evaluate(self, *, step, policy_version):
         self.events.append(f"evaluate {step}")
         return None, ()
+
+    def recover(self, progress, error):
+        self.events.append(f"recover {error}")
+        progress.step = progress.policy_version = 0
 
     def save(self, progress):
         self.events.append(f"save {progress.step}")
@@ -125,6 +134,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
         evaluator=spy,
         recorder=spy,
         checkpointer=spy,
+        recovery=spy,
         schedule=Schedule(**settings),
         timeline=timeline,
         sampling=SAMPLING,
@@ -221,6 +231,36 @@ def test_a_problem_drawn_twice_gets_two_groups_with_their_own_seeds():
     seeds = [member.rollout.seed for group in groups for member in group.members]
     assert len(set(seeds)) == 4
     assert all(group.problem is PROBLEMS[0] for group in groups)
+
+
+def test_a_learner_that_dies_is_recovered_and_its_steps_are_made_again():
+    spy, progress = Spy(dies_at=2), Progress()
+    assert train(make_parts(spy, ["right", "wrong"], evaluate_first=False), progress)
+    assert spy.events[:8] == [
+        "update", "publish 1", "rollouts 1",
+        "recover rank 0 died",
+        "update", "publish 1", "rollouts 1", "update",
+    ]  # fmt: skip
+    assert progress == Progress(step=2, policy_version=2)
+    first, again = spy.batches[:2]
+    assert first == again, "the same problems and seeds"
+
+
+def test_a_completion_that_no_engine_finished_is_not_verified():
+    spy = Spy()
+    parts = make_parts(spy, ["right", "wrong", "right"])
+    pool = parts.collector._pool
+    whole = pool.generate
+
+    def generate(requests, sampling):
+        for rollout in whole(requests, sampling):
+            yield replace(rollout, finish_reason="abort") if rollout.member == 2 else rollout
+
+    pool.generate = generate
+    train(parts, Progress(step=1))
+    (batch,) = spy.batches
+    assert [sample.member for sample in batch.samples] == [0, 1, 0, 1]
+    assert spy.reports[0].dropped == {"unverified": 2}
 
 
 def test_the_phases_of_a_step_add_up_to_its_wall_time():

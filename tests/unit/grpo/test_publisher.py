@@ -25,6 +25,9 @@ class Engines:
     def __init__(self, *scores):
         self.scores, self.versions = scores, []
 
+    def forget_weights(self):
+        self.versions.append("forgotten")
+
     def publish(self, version, payload):
         self.versions.append(version)
         return [WeightPush(policy_version=version, checksum="c", seconds=0.5)]
@@ -41,7 +44,7 @@ def make_publisher(*scores):
 def test_a_push_that_landed_reports_what_it_cost():
     engines, publisher = make_publisher((-1.0001, -2.0), (-1.0, -2.0))
     metrics = publisher.publish(7, PROBE)
-    assert engines.versions == [7]
+    assert engines.versions == ["forgotten", 7], "never two copies beside each other"
     assert metrics["push/megabytes"] == 2.0
     assert metrics["push/engine_seconds"] == 0.5
     assert metrics["push/probe_logprob_difference"] == pytest.approx(5e-5)

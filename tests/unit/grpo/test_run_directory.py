@@ -6,6 +6,7 @@ import yaml
 from grpo.config.schema import DataConfig, RunConfig
 from grpo.console import Console
 from grpo.evaluation.scores import EvaluationResult, score_set
+from grpo.incidents import IncidentLog
 from grpo.recorder import RunRecorder
 from grpo.run_directory import RunDirectory
 from grpo.timing import Laps
@@ -13,6 +14,8 @@ from grpo.values import Rollout, ScoredGroup, ScoredRollout, StepReport
 from verifiers.errors import UserError
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
+
+NO_INCIDENTS = IncidentLog(write=lambda _: None, say=lambda _: None)
 
 
 def make_group(name, *statuses):
@@ -132,6 +135,7 @@ def test_the_recorder_sums_a_run_up(tmp_path, capsys):
         seed=0,
         trackers=(),
         laps=Laps(0.0),
+        incidents=NO_INCIDENTS,
     )
     before = [make_group("a", RIGHT, WRONG), make_group("b", WRONG, WRONG)]
     after = [make_group("a", RIGHT, RIGHT), make_group("b", RIGHT, WRONG)]
@@ -159,7 +163,12 @@ def test_the_recorder_sums_a_run_up(tmp_path, capsys):
 def test_a_symptom_is_shown_with_examples_and_kept(tmp_path, capsys):
     directory = RunDirectory(tmp_path)
     recorder = RunRecorder(
-        directory=directory, console=Console(steps=9), seed=0, trackers=(), laps=Laps(0.0)
+        directory=directory,
+        console=Console(steps=9),
+        seed=0,
+        trackers=(),
+        laps=Laps(0.0),
+        incidents=NO_INCIDENTS,
     )
     for step in range(1, 6):
         recorder.keep_rollouts(step, [make_group("a", Status.NO_ANSWER, WRONG)])

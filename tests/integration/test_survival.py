@@ -1,0 +1,111 @@
+"""Parts that die or hang in the middle of a run, and the run that goes on without losing a sample."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from grpo.checkpoints import list_checkpoints, verify_checkpoint
+
+ENGINE, VERIFIER, RANK = "ray::EngineActor", "ray::JudgeActor", "ray::LearnerRank"
+
+
+class FaultyRun:
+    """A run whose output is followed, so that something can be done to it after a step."""
+
+    def __init__(self, folder, *arguments):
+        self.folder = folder / "quickstart"
+        self.marker = str(folder)
+        self.lines = []
+        command = [sys.executable, "-m", "grpo", "train", "configs/quickstart.yaml"]
+        self.process = subprocess.Popen(
+            [*command, f"output_dir={folder}", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"VERIGRAD_TEST_RUN": self.marker},
+        )
+
+    def wait_for(self, text):
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if text in line:
+                return
+        pytest.fail(f"the run ended before {text!r}:\n" + "".join(self.lines))
+
+    def finish(self):
+        rest, _ = self.process.communicate(timeout=550)
+        self.lines.append(rest)
+        assert self.process.returncode == 0, "".join(self.lines)
+        return json.loads((self.folder / "summary.json").read_text())
+
+    def find(self, title):
+        """The process of one of the run's actors."""
+        for process in psutil.process_iter(["cmdline"]):
+            try:
+                command = process.info["cmdline"] or [""]
+                if command[0].startswith(title) and self.marker == process.environ().get(
+                    "VERIGRAD_TEST_RUN"
+                ):
+                    return process.pid
+            except psutil.Error:
+                continue
+        return pytest.fail(f"no process {title}")
+
+    def kill(self, title):
+        os.kill(self.find(title), signal.SIGKILL)
+
+    def check_that_no_sample_is_lost_or_counted_twice(self, steps, group, groups):
+        """Every step is there once, and every step has each member of each group once."""
+        rows = (self.folder / "metrics.jsonl").read_text().splitlines()
+        assert [json.loads(row)["step"] for row in rows] == list(range(1, steps + 1))
+        for step in range(1, steps + 1):
+            file = self.folder / f"rollouts/step-{step:06d}.jsonl"
+            rollouts = [json.loads(line) for line in file.read_text().splitlines()]
+            assert len(rollouts) == group * groups
+            assert len({row["seed"] for row in rollouts}) == len(rollouts)
+            assert all(row["status"] not in {"error", "bad_gold"} for row in rollouts)
+
+
+@pytest.fixture
+def start(tmp_path):
+    runs = []
+
+    def _start(*arguments, folder=tmp_path):
+        runs.append(FaultyRun(folder, *arguments))
+        return runs[-1]
+
+    yield _start
+    for run in runs:
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, signal.SIGKILL)
+        run.process.stdout.close()
+
+
+def test_a_run_outlives_the_death_of_each_of_its_parts(start, short):
+    run = start(*short, "steps=8", "save_steps=2", "evaluation.data=[]")
+    run.wait_for("step 1/")
+    run.kill(ENGINE)
+    run.wait_for("step 2/")
+    run.kill(VERIFIER)
+    run.wait_for("step 3/")
+    run.kill(RANK)
+    summary = run.finish()
+    run.check_that_no_sample_is_lost_or_counted_twice(steps=8, group=4, groups=4)
+    by_stage = {incident["stage"]: incident for incident in summary["incidents"]}
+    assert by_stage["rollout"]["action"] == "restarted"
+    assert by_stage["learner"]["action"] == "restarted from step 2"
+    assert by_stage["verification"]["action"] == "restarted"
+    assert summary["steps"] == 8
+    assert "What was lost and redone" in "".join(run.lines)
+    for checkpoint in list_checkpoints(run.folder / "checkpoints"):
+        verify_checkpoint(checkpoint)
