@@ -67,6 +67,8 @@ class Machinery:
             specs=prepared.inputs.verifier_options,
             num_workers=config.verification.num_workers,
             max_in_flight=config.verification.max_in_flight,
+            stall_timeout_s=config.verification.stall_timeout_s,
+            note=note,
             # One program waits while another runs, so that no container is ever idle.
             node_threads=2 * (config.sandbox.pool_size or min(available_cores(), MAX_DEFAULT_SIZE)),
         )

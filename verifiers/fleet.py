@@ -10,12 +10,14 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
+from verifiers.incident import Incident, NoteIncident, ignore_incident
 from verifiers.problem import Submission
 from verifiers.registry import find_placement, find_scope
 from verifiers.station import Station, Work
 from verifiers.verdict import Reason, Status, Verdict
 
 MAX_TRIES = 3
+MAX_STALLS = 2
 MAX_FAILED_STARTS = 3
 CLOSE_LIMIT_S = 10.0
 LOST_CALL_LIMIT_S = 5.0
@@ -23,6 +25,19 @@ LOST_CALL_LIMIT_S = 5.0
 
 class FleetError(RuntimeError):
     """The fleet cannot reach verdicts at all, or reaches wrong ones on known answers."""
+
+
+class _Stalled(Exception):
+    """An actor answers nothing."""
+
+    def __init__(self, station: Station) -> None:
+        problems = ", ".join(
+            dict.fromkeys(w.problem.id for batch in station.in_flight.values() for w in batch)
+        )
+        super().__init__(
+            f"The {station.name} has answered nothing for {time.monotonic() - station.since:.0f} s;"
+            f" it has problems {problems}."
+        )
 
 
 class VerifierFleet:
@@ -33,13 +48,16 @@ class VerifierFleet:
     Submissions to one problem go to one worker, whose memory of answers they share; for a verifier
     that judges whole groups they are held back until the group is whole, and go as one piece. When
     an actor dies, it is replaced and its work is tried again; after three tries its submissions get
-    `ERROR` with reason `worker_died`, never a score.
+    `ERROR` with reason `worker_died`, never a score. One that hangs is killed, and work that hangs
+    once more by itself gets `ERROR` with reason `stalled`.
 
     Args:
         specs: Options of each verifier, by its name.
         num_workers: Worker actors.
         max_in_flight: Submissions sent out that have no verdict; `submit` waits at this number.
         node_threads: Submissions that the actor of a node judges at the same time.
+        stall_timeout_s: Longest time in which an actor with work may answer nothing.
+        note: Told of actors that died or hung.
 
     Raises:
         UserError: `specs` names a verifier that does not exist.
@@ -61,6 +79,8 @@ class VerifierFleet:
         num_workers: int,
         max_in_flight: int,
         node_threads: int = 4,
+        stall_timeout_s: float = 600.0,
+        note: NoteIncident = ignore_incident,
     ) -> None:
         assert num_workers > 0
         assert max_in_flight > 0
@@ -69,6 +89,8 @@ class VerifierFleet:
         in_workers = {n: dict(o) for n, o in specs.items() if placements[n] == "worker"}
         self._node_specs = {n: dict(o) for n, o in specs.items() if placements[n] == "node"}
         self._node_threads = node_threads
+        self._stall_timeout_s = stall_timeout_s
+        self._note = note
         self._judge_groups = {n for n, o in in_workers.items() if find_scope(n, o) == "group"}
         self._incomplete: dict[Hashable, list[tuple[Hashable, Submission]]] = {}
         self._workers = [Station(in_workers, 1) for _ in range(num_workers if in_workers else 0)]
@@ -207,13 +229,15 @@ class VerifierFleet:
         for call in dict.fromkeys([*answered, *more]):
             self._receive(calls[call], call)
         for station in self._stations():
+            if station.in_flight and time.monotonic() - station.since > self._stall_timeout_s:
+                self._replace(station, _Stalled(station))
             station.send()
 
     def _receive(self, station: Station, call: ray.ObjectRef) -> None:
         if call not in station.in_flight:  # dealt with when its actor's death was noticed
             return
         try:
-            answers = ray.get(call)
+            answers = station.receive(call)
         except RayTaskError as error:
             answers = [
                 _not_verified(work, Reason.VERIFIER_RAISED, str(error))
@@ -225,9 +249,11 @@ class VerifierFleet:
         for work, verdicts in zip(station.in_flight.pop(call), answers, strict=True):
             self._answer(station, work, verdicts)
 
-    def _replace(self, station: Station, error: RayError) -> None:
+    def _replace(self, station: Station, error: RayError | _Stalled) -> None:
         """Start a dead actor anew and try again what it had not answered."""
-        if station.has_started():
+        stalled = isinstance(error, _Stalled)
+        stack = station.stop_stalled() if stalled else None
+        if stalled or station.has_started():
             station.failed_starts = 0
         else:
             station.failed_starts += 1
@@ -238,12 +264,17 @@ class VerifierFleet:
         for work in (work for batch in lost[: station.num_threads] for work in batch):
             work.tries += 1
         again = []
+        given_up = []
         for work in (work for batch in lost for work in batch):
-            if work.tries < MAX_TRIES:
+            # What hangs again by itself is known; what dies may have been another's victim.
+            if work.tries < (MAX_STALLS if stalled else MAX_TRIES):
                 again.append(work)
                 continue
-            detail = f"{work.tries} verifier actors died with this submission, the last: {error}"
-            self._answer(station, work, _not_verified(work, Reason.WORKER_DIED, detail))
+            given_up.append(work)
+            detail = f"{work.tries} verifier actors failed with this submission, the last: {error}"
+            reason = Reason.STALLED if stalled else Reason.WORKER_DIED
+            self._answer(station, work, _not_verified(work, reason, detail))
+        self._report(station, error, again=again, given_up=given_up, stack=stack)
         # One that is merely out of reach must not come back beside its successor.
         ray.kill(station.handle)
         if station.node_id is not None and station.node_id not in _alive_nodes():
@@ -259,13 +290,37 @@ class VerifierFleet:
         for call, batch in list(station.in_flight.items()):
             del station.in_flight[call]
             try:
-                answers = ray.get(call, timeout=LOST_CALL_LIMIT_S)
+                answers = station.receive(call, LOST_CALL_LIMIT_S)
             except RayError:
                 lost.append(batch)
                 continue
             for work, verdicts in zip(batch, answers, strict=True):
                 self._answer(station, work, verdicts)
         return lost
+
+    def _report(
+        self,
+        station: Station,
+        error: Exception,
+        *,
+        again: list[Work],
+        given_up: list[Work],
+        stack: str | None,
+    ) -> None:
+        last = f" Last known: {station.vitals}." if station.vitals else ""
+        self._note(
+            Incident(
+                stage="verification",
+                worker=station.name,
+                cause=f"{error}{last}",
+                action="restarted",
+                problem_ids=tuple(dict.fromkeys(w.problem.id for w in (*given_up, *again))),
+                num_redone=sum(len(work.submissions) for work in again),
+                num_lost=sum(len(work.submissions) for work in given_up),
+                stack=stack,
+            )
+        )
+        station.vitals = None
 
     def _move_away(self, station: Station, pieces: list[Work]) -> None:
         """Give the work of a node that is gone to the other nodes."""

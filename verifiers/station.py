@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -16,8 +17,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verifiers.judge import Judge
 from verifiers.problem import Problem, Submission
 from verifiers.verdict import Verdict
+from verifiers.vitals import Vitals, describe_threads, read_vitals
 
 BATCH_SIZE = 16
+STACK_WAIT_S = 5.0
+# Ray keeps these calls apart from the judging, so that an actor that hangs still answers.
+WATCH = "watch"
 ACTOR_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
@@ -53,9 +58,14 @@ class JudgeActor:
             os.chdir(directory)
         self._judge = Judge(specs)
 
-    def judge(self, pieces: list[tuple[Submission, ...]]) -> list[list[Verdict]]:
-        """Verdicts on every piece of work."""
-        return [self._judge.verify_group(submissions) for submissions in pieces]
+    def judge(self, pieces: list[tuple[Submission, ...]]) -> tuple[list[list[Verdict]], Vitals]:
+        """Verdicts on every piece of work, and the state of this process."""
+        return [self._judge.verify_group(submissions) for submissions in pieces], read_vitals()
+
+    @ray.method(concurrency_group=WATCH)
+    def describe_threads(self) -> str:
+        """Where this process stands, for the report on an actor that hangs."""
+        return describe_threads()
 
     def self_check(self) -> list[str]:
         """See `Judge.self_check`."""
@@ -79,6 +89,15 @@ class Station:
     outbox: deque[Work] = field(default_factory=deque)
     in_flight: dict[ray.ObjectRef, list[Work]] = field(default_factory=dict)
     load: int = 0
+    vitals: Vitals | None = None
+    # When it was last given something while idle, or answered.
+    since: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        place = f" on node {self.node_id[:8]}" if self.node_id else ""
+        return f"verifier actor of {', '.join(self.specs)}{place}"
 
     @property
     def batch_size(self) -> int:
@@ -90,6 +109,7 @@ class Station:
         options: dict[str, Any] = {
             "num_cpus": 0,
             "max_concurrency": self.num_threads,
+            "concurrency_groups": {WATCH: 1},
             "runtime_env": {"env_vars": ACTOR_ENVIRONMENT},
         }
         if self.node_id is not None:
@@ -108,6 +128,25 @@ class Station:
         except RayError:
             return False
 
+    def receive(self, call: ray.ObjectRef, timeout_s: float | None = None) -> list[list[Verdict]]:
+        """The answer to a call, and a sign of life.
+
+        Raises:
+            RayError: There is none.
+        """
+        answers, self.vitals = ray.get(call, timeout=timeout_s)
+        self.since = time.monotonic()
+        return answers
+
+    def stop_stalled(self) -> str:
+        """Kill the actor; where it stood before."""
+        try:
+            stack = str(ray.get(self.handle.describe_threads.remote(), timeout=STACK_WAIT_S))
+        except RayError:
+            stack = f"the process did not say within {STACK_WAIT_S:.0f} s"
+        ray.kill(self.handle)
+        return stack
+
     def send(self) -> None:
         """Send full batches at once, and the remainder when the actor has nothing else to do."""
         while self.outbox and (len(self.outbox) >= self.batch_size or not self.in_flight):
@@ -117,5 +156,7 @@ class Station:
                 if batch[0].tries or self.outbox[0].tries:
                     break
                 batch.append(self.outbox.popleft())
+            if not self.in_flight:
+                self.since = time.monotonic()
             call = self.handle.judge.remote([work.submissions for work in batch])
             self.in_flight[call] = batch

@@ -193,6 +193,8 @@ class VerificationConfig(Section):
     """Ray actors that verify; each can kill what hangs."""
     max_in_flight: Positive = 512
     """Submissions handed out and not answered; more wait in the driver."""
+    stall_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """A worker that answers nothing for so long is killed; what hangs it twice is not verified."""
 
 
 class RewardsConfig(Section):

@@ -19,7 +19,7 @@ from grpo.learner.watch import CONCURRENCY_GROUP
 from grpo.rollout.transports import WeightSender, make_sender
 from grpo.rollout.weights import Transport, WeightPayload
 from grpo.values import Batch
-from grpo.vitals import Vitals, describe_threads, read_vitals
+from verifiers.vitals import Vitals, describe_threads, read_vitals
 
 
 class LearnerRank:

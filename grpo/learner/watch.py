@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from grpo.vitals import Vitals
+from verifiers.vitals import Vitals
 
 ASK_EVERY_S = 5.0
 STACK_WAIT_S = 5.0

@@ -12,7 +12,7 @@ from grpo.rollout.protocol import Completion, Engine, EngineFacts, Report
 from grpo.rollout.transports import open_payload
 from grpo.rollout.weights import WeightPayload
 from grpo.values import Rollout, RolloutRequest, SamplingOptions, WeightPush
-from grpo.vitals import describe_threads, read_vitals
+from verifiers.vitals import describe_threads, read_vitals
 
 BuildEngine = Callable[[EngineOptions, int], Engine]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from grpo.rollout.weights import WeightPayload
 from grpo.values import FinishReason, Rollout, SamplingOptions
-from grpo.vitals import Vitals
+from verifiers.vitals import Vitals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from grpo.rollout.handles import EngineHandle
 from grpo.rollout.protocol import EngineFacts
 from grpo.rollout.weights import WeightPayload
 from grpo.values import WeightPush
-from grpo.vitals import Vitals
 from verifiers.errors import UserError
 from verifiers.incident import Incident, NoteIncident
+from verifiers.vitals import Vitals
 
 # How long an engine that hangs may take to say where.
 STACK_WAIT_S = 5.0

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import pytest
@@ -31,8 +30,9 @@ EOS = 1
 SPECIAL = (0, EOS, 2)
 GREEDY = SamplingOptions(temperature=0.0, max_completion_length=12, stop_token_ids=(EOS,))
 SAMPLED = replace(GREEDY, temperature=1.0, max_completion_length=24)
-# Prompts that make the scripted engine misbehave.
+# Prompts that make the scripted engine misbehave, and a seed that makes it slow.
 RAISE, HANG, DIE = (100, 101, 102)
+SLOW = 103
 
 
 class ScriptedEngine:
@@ -51,6 +51,7 @@ class ScriptedEngine:
         if options.seed == RAISE:
             raise OSError("weights are truncated")
         self.version = policy_version
+        self.seconds_per_step = 0.01 if options.seed == SLOW else 0.0
         self.running = {}
         self.ended = []
         self.num_added = 0
@@ -84,6 +85,7 @@ class ScriptedEngine:
 
     def step(self):
         ended, self.ended = self.ended, []
+        time.sleep(self.seconds_per_step)
         for request_id, (prompt_ids, seed, sampling, tokens) in list(self.running.items()):
             if prompt_ids[0] == RAISE:
                 raise RuntimeError("the attention kernel failed")
@@ -447,16 +449,18 @@ def kill_engine(pool, place=0):
 
 def test_a_killed_engine_is_replaced_and_what_it_owed_is_sampled_once(tiny_policy, tensors):
     incidents = []
-    pool = start_scripted(str(tiny_policy(tied=True)), num_engines=2, note=incidents.append)
+    pool = start_scripted(
+        str(tiny_policy(tied=True)), num_engines=2, note=incidents.append, seed=SLOW
+    )
     long = replace(SAMPLED, max_completion_length=300, stop_token_ids=())
     requests = make_requests(8, 8)
     try:
         pool.publish(1, make_sender("object").send(tensors))
         undisturbed = by_member(pool.generate(requests, long))
         stream = pool.generate(requests, long)
-        first = list(islice(stream, 3))
+        time.sleep(1.0)
         kill_engine(pool)
-        rollouts = first + list(stream)
+        rollouts = list(stream)
         assert len(rollouts) == 64
         assert by_member(rollouts) == undisturbed
         (incident,) = incidents

@@ -22,6 +22,10 @@ def deadly(completion):
     if completion == "kill the actor":
         os.kill(int(open("/proc/%d/stat" % os.getppid()).read().split()[3]), 9)
     return True
+def sleeper(completion):
+    while completion == "sleep":
+        time.sleep(1)
+    return True
 def slow(completion):
     time.sleep(0.2)
     return True
@@ -62,10 +66,12 @@ def checks(tmp_path_factory):
 def make_fleet():
     fleets = []
 
-    def make(*names, options=None, num_workers=1, max_in_flight=256):
+    def make(*names, options=None, num_workers=1, max_in_flight=256, **settings):
         specs = {name: options or {} for name in names}
         fleets.append(
-            VerifierFleet(specs=specs, num_workers=num_workers, max_in_flight=max_in_flight)
+            VerifierFleet(
+                specs=specs, num_workers=num_workers, max_in_flight=max_in_flight, **settings
+            )
         )
         fleets[-1].start()
         return fleets[-1]
@@ -242,6 +248,29 @@ def test_a_group_whose_actor_dies_is_judged_whole_by_the_next(make_fleet, checks
     verdicts = dict(drain(fleet))
     assert killed.exists()
     assert [verdicts[member].score for member in range(8)] == [1.0] + [0.0] * 7
+
+
+def test_work_that_hangs_its_actor_is_given_up_with_the_stack_and_takes_no_other_with_it(
+    make_fleet, checks
+):
+    name, incidents = f"{checks}:sleeper", []
+    # The verifier's own limit is out of reach, so that only the fleet's watch is left.
+    fleet = make_fleet(
+        name, options={"wall_limit_s": 600.0}, stall_timeout_s=3.0, note=incidents.append
+    )
+    fleet.wait_ready()
+    for number in range(20):
+        completion = "sleep" if number == 7 else "fine"
+        fleet.submit(number, submission(name, completion, problem=f"p{number}"))
+    verdicts = dict(drain(fleet))
+    stuck = verdicts.pop(7)
+    assert (stuck.status, stuck.score, stuck.reason) == (Status.ERROR, None, Reason.STALLED)
+    assert len(verdicts) == 19
+    assert {v.status for v in verdicts.values()} == {Status.CORRECT}
+    assert sum(incident.num_lost for incident in incidents) == 1
+    assert incidents[-1].problem_ids[0] == "p7"
+    assert "has answered nothing for" in incidents[-1].cause
+    assert "in judge" in incidents[-1].stack, "the report says where the actor hung"
 
 
 def test_a_verifier_that_fails_its_self_check_stops_the_start(make_fleet):

@@ -1,4 +1,4 @@
-"""Parts that die or hang in the middle of a run, and the run that goes on without losing a sample."""
+"""Parts that die or hang in the middle of a run, which goes on and loses no sample."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
