@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from grpo.rewards import RewardPolicy, check_components, compute_reward
 from grpo.seeding import derive_seed
-from grpo.timing import Timeline
+from grpo.timing import Span, Timeline
 from grpo.values import Rollout, RolloutRequest, SamplingOptions, ScoredGroup, ScoredRollout
+from grpo.waits import VERIFICATION_QUEUE, VERIFIER_TRACK
 from verifiers.problem import Problem, Submission
 from verifiers.verdict import Reason, Status, Verdict
 
@@ -117,11 +119,13 @@ class Collector:
                     group=rollout.problem_id,
                     group_size=group_size,
                 )
-                verdicts.update(self._fleet.finished(timeout_s=0.0))
+                self._timeline.sample(VERIFICATION_QUEUE, self._fleet.pending)
+                self._receive(verdicts, timeout_s=0.0)
         with self._timeline.phase("verification_tail"):
             while self._fleet.pending:
                 self._check_stop()
-                verdicts.update(self._fleet.finished(timeout_s=0.1))
+                self._receive(verdicts, timeout_s=0.1)
+            self._timeline.sample(VERIFICATION_QUEUE, 0)
         check_components(list(verdicts.values()), self._rewards)
         return tuple(
             ScoredGroup(
@@ -133,6 +137,21 @@ class Collector:
             )
             for name, problem in asked.items()
         )
+
+    def _receive(self, verdicts: dict[Hashable, Verdict], *, timeout_s: float) -> None:
+        """Take verdicts in, and when each was being reached."""
+        for key, verdict in self._fleet.finished(timeout_s=timeout_s):
+            verdicts[key] = verdict
+            now = time.perf_counter()
+            self._timeline.add(
+                Span(
+                    track=VERIFIER_TRACK,
+                    name=verdict.verifier,
+                    begin=now - verdict.seconds,
+                    end=now,
+                    facts={"status": str(verdict.status)},
+                )
+            )
 
     def _score(self, rollout: Rollout, verdict: Verdict) -> ScoredRollout:
         if rollout.finish_reason == "abort":

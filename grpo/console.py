@@ -13,6 +13,7 @@ from rich.table import Table
 from grpo.evaluation.scores import Estimate, EvaluationResult, SetScore, compare_pass_at_1
 from grpo.symptoms import Symptom
 from grpo.values import StepReport
+from grpo.waits import CAUSES, WORKED
 
 _PLAIN_WIDTH = 110
 
@@ -156,6 +157,24 @@ def make_time_table(seconds: Mapping[str, float], steps: int) -> Table:
         table.add_row(
             name.replace("_", " "), f"{value:.2f}", f"{value / steps:.3f}", f"{value / whole:.1%}"
         )
+    return table
+
+
+def make_waits_table(waits: Mapping[str, Mapping[str, float]]) -> Table:
+    """Who waited for whom, as shares of the wall time; each row adds up to all of it.
+
+    Args:
+        waits: Seconds by worker, and then by `worked` or what was waited for.
+    """
+    table = Table(title="Who waited for whom", title_justify="left")
+    table.add_column("")
+    table.add_column("worked", justify="right")
+    for cause in CAUSES:
+        table.add_column(f"waited for {cause}", justify="right")
+    for worker, row in waits.items():
+        whole = sum(row.values())
+        cells = [f"{row[key] / whole:.1%}" if whole else "-" for key in (WORKED, *CAUSES)]
+        table.add_row(worker, *cells)
     return table
 
 

@@ -9,7 +9,7 @@ from grpo.assemble import assemble_batch
 from grpo.collect import Collector
 from grpo.data.sampler import ProblemSampler
 from grpo.learner.errors import LearnerLost
-from grpo.metrics import compute_rollout_metrics, compute_timing_metrics
+from grpo.metrics import compute_rollout_metrics, compute_timing_metrics, compute_waste
 from grpo.protocols import (
     BatchPolicy,
     Checkpointer,
@@ -43,6 +43,7 @@ class Parts:
     sampling: SamplingOptions
     batch_policy: BatchPolicy
     group_size: int
+    num_engines: int
     seed: int
     check_stop: Callable[[], None]
 
@@ -103,6 +104,11 @@ def run_step(parts: Parts, progress: Progress) -> StepReport:
         drop_groups_without_signal=policy.drop_groups_without_signal,
         mask_truncated=policy.mask_truncated,
     )
+    metrics |= compute_waste(
+        groups,
+        drop_groups_without_signal=policy.drop_groups_without_signal,
+        mask_truncated=policy.mask_truncated,
+    )
     skipped = "no group has a signal"
     if batch.num_loss_tokens:
         update_metrics, skipped = learn(parts, progress, batch)
@@ -111,7 +117,11 @@ def run_step(parts: Parts, progress: Progress) -> StepReport:
     with parts.timeline.phase("record"):
         parts.recorder.keep_rollouts(step, groups)
     progress.step = step
-    metrics |= compute_timing_metrics(parts.timeline.take(), metrics["num_tokens"])
+    times = parts.timeline.take()
+    metrics |= compute_timing_metrics(
+        times, num_tokens=metrics["num_tokens"], num_engines=parts.num_engines
+    )
+    parts.recorder.keep_trace(step, times)
     return StepReport(
         step=step,
         policy_version=progress.policy_version,

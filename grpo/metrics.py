@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from grpo.algorithms.outcomes import has_signal
+from grpo.timing import StepTimes
 from grpo.values import ScoredGroup
+from grpo.waits import (
+    ROLLOUT_QUEUE,
+    VERIFICATION_QUEUE,
+    VERIFIER_TRACK,
+    WORKED,
+    compute_waits,
+)
 from verifiers.verdict import Status
 
 
@@ -66,16 +74,60 @@ def _by_verifier(groups: Sequence[ScoredGroup]) -> dict[str, float]:
     }
 
 
-def compute_timing_metrics(seconds: Mapping[str, float], num_tokens: float) -> dict[str, float]:
-    """Wall seconds by phase, the loop's own share, and generation speed.
+def compute_timing_metrics(
+    times: StepTimes, *, num_tokens: float, num_engines: int
+) -> dict[str, float]:
+    """Wall seconds by phase, who waited for whom, and how fast and how well used the engines were.
 
     Args:
-        seconds: By phase, with the whole as `step`.
-        num_tokens: Sampled in the step.
+        times: Of the step.
+        num_tokens: Sampled for the step.
+        num_engines: Engines of the pool.
     """
+    seconds = times.seconds
     phases = sum(value for name, value in seconds.items() if name != "step")
+    waits = compute_waits(times, num_engines)
     metrics = {f"time/{name}": value for name, value in seconds.items()}
     metrics["time/loop_overhead"] = seconds["step"] - phases
-    if seconds.get("generation"):
-        metrics["tokens_per_second"] = num_tokens / seconds["generation"]
+    metrics |= {
+        f"waits/{worker}/{cause}": value
+        for worker, row in waits.items()
+        for cause, value in row.items()
+    }
+    metrics["engines/utilisation"] = waits["engines"][WORKED] / seconds["step"]
+    metrics["queues/rollouts_max"] = times.largest(ROLLOUT_QUEUE)
+    metrics["queues/verification_max"] = times.largest(VERIFICATION_QUEUE)
+    if generating := seconds.get("generation"):
+        metrics["tokens_per_second"] = num_tokens / generating
+    if verifying := sum(s.end - s.begin for s in times.spans if s.track == VERIFIER_TRACK):
+        hidden = 1 - seconds.get("verification_tail", 0.0) / verifying
+        metrics["verification/hidden_fraction"] = max(0.0, hidden)
     return metrics
+
+
+def compute_waste(
+    groups: Sequence[ScoredGroup], *, drop_groups_without_signal: bool, mask_truncated: bool
+) -> dict[str, float]:
+    """Sampled tokens that teach nothing, by the reason, as shares of all.
+
+    A token counts once, under the first of the reasons that holds.
+
+    Args:
+        groups: Of a step.
+        drop_groups_without_signal: Whether groups whose rewards do not differ are left out.
+        mask_truncated: Whether truncated completions carry no loss.
+    """
+    tokens = dict.fromkeys(("unverified", "no_signal", "truncated"), 0)
+    whole = 0
+    for group in groups:
+        silent = drop_groups_without_signal and not has_signal(group.rewards)
+        for member in group.members:
+            length = len(member.rollout.completion_ids)
+            whole += length
+            if member.reward is None:
+                tokens["unverified"] += length
+            elif silent:
+                tokens["no_signal"] += length
+            elif mask_truncated and member.rollout.truncated:
+                tokens["truncated"] += length
+    return {f"waste/{reason}": count / max(whole, 1) for reason, count in tokens.items()}

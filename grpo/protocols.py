@@ -9,6 +9,7 @@ from typing import Protocol
 from grpo.algorithms.advantages import Scaling
 from grpo.evaluation.scores import EvaluationResult
 from grpo.learner.errors import LearnerLost
+from grpo.timing import StepTimes
 from grpo.values import Batch, ScoredGroup, StepReport
 
 
@@ -88,6 +89,10 @@ class Recorder(Protocol):
 
     def keep_step(self, report: StepReport) -> None:
         """Write a step's metrics."""
+        ...
+
+    def keep_trace(self, step: int, times: StepTimes) -> None:
+        """Write a step's timeline."""
         ...
 
     def keep_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:

@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from grpo.console import Console, make_score_table, make_time_table
+from grpo.console import Console, make_score_table, make_time_table, make_waits_table
 from grpo.evaluation.scores import EvaluationResult, compare_pass_at_1
 from grpo.incidents import IncidentLog, make_incident_table
 from grpo.run_directory import RunDirectory
 from grpo.symptoms import Symptom, SymptomWatch
-from grpo.timing import Laps
+from grpo.timing import Laps, StepTimes
+from grpo.trace import make_chrome_trace
 from grpo.trackers import Tracker
 from grpo.values import ScoredGroup, StepReport
+from grpo.waits import WORKERS, advise
 from verifiers.incident import Incident
 
 DROPPED = "dropped/"
@@ -89,6 +91,11 @@ class RunRecorder:
                 self._directory.append_line("warnings.jsonl", asdict(symptom))
             self._console.symptom(symptom)
 
+    def keep_trace(self, step: int, times: StepTimes) -> None:
+        """Write a step's timeline."""
+        with self._unless_full(f"trace of step {step}"):
+            self._directory.write_trace(step, make_chrome_trace(times, step=step))
+
     def keep_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
         """Write and show an evaluation."""
         with self._unless_full(f"evaluation of step {result.step}"):
@@ -116,6 +123,7 @@ class RunRecorder:
         rows = self._directory.read_lines("metrics.jsonl")
         seconds = sum_by_prefix(rows, "time/")
         seconds.pop("loop_overhead", None)
+        waits = sum_waits(rows)
         summary = {
             "complete": complete,
             "directory": str(self._directory.path),
@@ -123,6 +131,7 @@ class RunRecorder:
             "wall_seconds": time.perf_counter() - self._laps.begun,
             "seconds_to_first_step": self._laps.seconds,
             "step_seconds": seconds,
+            "waits": waits,
             "dropped": {k: int(v) for k, v in sum_by_prefix(rows, DROPPED).items()},
             "steps_without_update": dict(Counter(r[SKIPPED] for r in rows if SKIPPED in r)),
             "last_metrics": rows[-1] if rows else {},
@@ -133,6 +142,9 @@ class RunRecorder:
         self._directory.write_json("summary.json", summary)
         if rows:
             self._console.table(make_time_table(seconds, len(rows)))
+        if any(waits.values()):
+            self._console.table(make_waits_table(waits))
+            self._console.line(advise(waits))
         if self._incidents.incidents:
             self._console.table(make_incident_table(self._incidents.incidents))
         if after:
@@ -191,6 +203,11 @@ def sum_by_prefix(rows: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, f
             if name.startswith(prefix):
                 sums[name.removeprefix(prefix)] += value
     return dict(sums)
+
+
+def sum_waits(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Who waited for whom over all steps, in seconds."""
+    return {worker: sum_by_prefix(rows, f"waits/{worker}/") for worker in WORKERS}
 
 
 def _dump(pass_at_k: Any) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from grpo.evaluation.scores import EvaluationResult
 from grpo.values import ScoredGroup
 from verifiers.errors import UserError
 
+# Enough to see what is going on, and no more than a few MB.
+KEPT_TRACES = 50
+
 
 class RunDirectory:
     """One run's folder; every file in it is whole, or not there.
@@ -73,7 +76,7 @@ class RunDirectory:
             if (self.path / name).exists():
                 kept = [row for row in self.read_lines(name) if row["step"] <= step]
                 self._write(name, "".join(json.dumps(row) + "\n" for row in kept))
-        for folder in ("rollouts", "evaluations"):
+        for folder in ("rollouts", "evaluations", "traces"):
             for late in (self.path / folder).glob("step-*"):
                 if int(late.name.removeprefix("step-")[:6]) > step:
                     late.unlink()
@@ -97,6 +100,13 @@ class RunDirectory:
             for i in range(len(group.members))
         )
         self._write(f"{folder}/step-{step:06d}.jsonl", "".join(row + "\n" for row in rows))
+
+    def write_trace(self, step: int, trace: Mapping[str, Any]) -> None:
+        """Write a step's timeline, and remove the oldest."""
+        folder = self.path / "traces"
+        self._write(f"traces/step-{step:06d}.json", json.dumps(trace))
+        for old in sorted(folder.glob("step-*.json"))[:-KEPT_TRACES]:
+            old.unlink()
 
     def write_evaluation(
         self,

@@ -111,6 +111,7 @@ def _train(
         lap=laps.lap,
         console=console,
         note=incidents.note,
+        timeline=timeline,
     ) as machinery:
         assert machinery.learner is not None
         publisher = make_publisher(config, machinery)
@@ -179,6 +180,7 @@ def run_evaluation(
         The scores, and the file they are in.
     """
     inputs = load_inputs(config)
+    timeline = Timeline(on_phase=console.phase)
     with (
         _ray(config, inputs) as prepared,
         _running(
@@ -188,13 +190,14 @@ def run_evaluation(
             lap=lambda _: None,
             console=console,
             note=IncidentLog(write=lambda _: None, say=console.line).note,
+            timeline=timeline,
         ) as machinery,
     ):
         collector = make_collector(
             config,
             prepared,
             machinery,
-            Timeline(on_phase=console.phase),
+            timeline,
             check_stop=lambda: None,
             shaped=False,
         )
@@ -229,8 +232,9 @@ def _running(
     lap: Callable[[str], None],
     console: Console,
     note: NoteIncident,
+    timeline: Timeline,
 ) -> Iterator[Machinery]:
-    machinery = Machinery(config, prepared, with_learner=with_learner, note=note)
+    machinery = Machinery(config, prepared, with_learner=with_learner, note=note, timeline=timeline)
     try:
         console.phase("starting")
         machinery.start(lap)

@@ -2,13 +2,77 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+LOOP = "loop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Something that a worker did.
+
+    Attributes:
+        track: Who.
+        name: What.
+        begin: In seconds of `time.perf_counter`.
+        end: As `begin`.
+        facts: More about it.
+    """
+
+    track: str
+    name: str
+    begin: float
+    end: float
+    facts: Mapping[str, int | float | str] = field(default_factory=dict[str, int | float | str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A quantity at a moment, such as the length of a queue."""
+
+    track: str
+    at: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """What happened between two calls of `Timeline.take`.
+
+    Attributes:
+        begin: In seconds of `time.perf_counter`.
+        end: As `begin`.
+        spans: In the order in which they ended; the loop's own do not overlap.
+        samples: In the order in which they were taken.
+    """
+
+    begin: float
+    end: float
+    spans: tuple[Span, ...]
+    samples: tuple[Sample, ...]
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """The loop's wall seconds by phase, with the whole as `step`."""
+        sums: dict[str, float] = {}
+        for span in self.spans:
+            if span.track == LOOP:
+                sums[span.name] = sums.get(span.name, 0.0) + span.end - span.begin
+        return {**sums, "step": self.end - self.begin}
+
+    def largest(self, track: str) -> float:
+        """The largest sample of a quantity; 0 where there is none."""
+        return max((sample.value for sample in self.samples if sample.track == track), default=0.0)
 
 
 class Timeline:
-    """Sums wall seconds by phase; phases do not nest.
+    """Records what the loop and the workers did; any thread may add to it.
+
+    The loop's phases do not nest, so that they add up to its wall time.
 
     Args:
         on_phase: Told the name of each phase as it begins.
@@ -17,31 +81,51 @@ class Timeline:
         >>> timeline = Timeline()
         >>> with timeline.phase("update"):
         ...     pass
-        >>> sorted(timeline.take())
+        >>> sorted(timeline.take().seconds)
         ['step', 'update']
     """
 
     def __init__(self, on_phase: Callable[[str], None] = lambda _: None) -> None:
         self._on_phase = on_phase
-        self._begun = time.perf_counter()
-        self._seconds: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._begin = time.perf_counter()
+        self._spans: list[Span] = []
+        self._samples: list[Sample] = []
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside under `name`."""
-        self._on_phase(name)
-        begun = time.perf_counter()
+    def phase(self, name: str, *, track: str = LOOP) -> Iterator[None]:
+        """Record the time inside under `name`, as the loop's unless another's track is named."""
+        if track == LOOP:
+            self._on_phase(name)
+        begin = time.perf_counter()
         try:
             yield
         finally:
-            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - begun
+            self.add(Span(track=track, name=name, begin=begin, end=time.perf_counter()))
 
-    def take(self) -> Mapping[str, float]:
-        """Seconds by phase since the last call, with the whole as `step`; starts anew."""
-        now = time.perf_counter()
-        taken = {**self._seconds, "step": now - self._begun}
-        self._begun, self._seconds = now, {}
-        return taken
+    def add(self, span: Span) -> None:
+        """Record something that is over."""
+        with self._lock:
+            self._spans.append(span)
+
+    def sample(self, track: str, value: float) -> None:
+        """Record a quantity as it is now."""
+        with self._lock:
+            self._samples.append(Sample(track=track, at=time.perf_counter(), value=value))
+
+    def take(self) -> StepTimes:
+        """Everything since the last call; starts anew."""
+        with self._lock:
+            now = time.perf_counter()
+            taken = StepTimes(
+                begin=self._begin,
+                end=now,
+                spans=tuple(self._spans),
+                samples=tuple(self._samples),
+            )
+            self._begin = now
+            self._spans, self._samples = [], []
+            return taken
 
 
 class Laps:

@@ -47,10 +47,17 @@ class Machinery:
         prepared: Its checked inputs.
         with_learner: False for an evaluation.
         note: Told what was lost.
+        timeline: Told who worked when.
     """
 
     def __init__(
-        self, config: RunConfig, prepared: Prepared, *, with_learner: bool, note: NoteIncident
+        self,
+        config: RunConfig,
+        prepared: Prepared,
+        *,
+        with_learner: bool,
+        note: NoteIncident,
+        timeline: Timeline,
     ) -> None:
         shares = make_gpu_shares(
             config, world_size=config.learner.world_size if with_learner else 0
@@ -61,6 +68,7 @@ class Machinery:
             stall_timeout_s=config.rollout.stall_timeout_s,
             max_restarts=config.rollout.max_restarts,
             note=note,
+            timeline=timeline,
             actor_options={"num_gpus": shares.engine},
         )
         self.fleet = VerifierFleet(
@@ -304,6 +312,7 @@ def make_parts(
             mask_truncated=config.mask_truncated_completions,
         ),
         group_size=config.num_generations,
+        num_engines=config.rollout.num_engines,
         seed=config.seed,
         check_stop=check_stop,
     )

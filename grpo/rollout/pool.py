@@ -22,6 +22,7 @@ from grpo.rollout.stream import RolloutStream
 from grpo.rollout.supervisor import Supervisor
 from grpo.rollout.vllm_version import require_vllm
 from grpo.rollout.weights import WeightPayload
+from grpo.timing import Timeline
 from grpo.values import RolloutRequest, SamplingOptions, WeightPush
 from verifiers.errors import UserError
 from verifiers.incident import NoteIncident, ignore_incident
@@ -48,6 +49,7 @@ class RolloutPool:
         push_timeout_s: Longest time for a push of weights.
         max_restarts: Restarts of one engine within an hour; then the pool goes on without it.
         note: Told what was lost, and what was done about it.
+        timeline: Told when each engine worked; None keeps no record.
         actor_options: More options for Ray's actors, such as `num_cpus` or `scheduling_strategy`.
         build_engine: Makes the engine inside its actor.
     """
@@ -63,6 +65,7 @@ class RolloutPool:
         push_timeout_s: float = 600.0,
         max_restarts: int = 3,
         note: NoteIncident = ignore_incident,
+        timeline: Timeline | None = None,
         actor_options: Mapping[str, Any] | None = None,
         build_engine: BuildEngine = build_vllm_engine,
     ) -> None:
@@ -71,6 +74,7 @@ class RolloutPool:
         )
         self._stall_timeout_s = stall_timeout_s
         self._note = note
+        self._timeline = timeline
         self._actor_options = dict(actor_options or {})
         self._build_engine = build_engine
         self._start_version = policy_version
@@ -145,6 +149,7 @@ class RolloutPool:
             sampling=sampling,
             stall_timeout_s=self._stall_timeout_s,
             note=self._note,
+            timeline=self._timeline or Timeline(),
         )
 
     def publish(self, version: int, payload: WeightPayload) -> list[WeightPush]:

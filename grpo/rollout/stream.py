@@ -16,7 +16,9 @@ from grpo.rollout.handles import EngineHandle
 from grpo.rollout.protocol import Report
 from grpo.rollout.routing import Router
 from grpo.rollout.supervisor import Supervisor
+from grpo.timing import Span, Timeline
 from grpo.values import Rollout, RolloutRequest, SamplingOptions
+from grpo.waits import ENGINE_TRACK, ROLLOUT_QUEUE
 from verifiers.incident import Incident, NoteIncident
 
 # How long an actor holds its answer back while it has nothing to say. Even an empty answer is a
@@ -38,6 +40,7 @@ class _Lane:
         taking: Whether a `take` is under way.
         progress: The engine's last sign of life.
         waited_s: Seconds that this side has waited without a new one.
+        begun: When each unfinished group was given to it.
     """
 
     engine: EngineHandle | None = None
@@ -45,6 +48,7 @@ class _Lane:
     taking: bool = False
     progress: int = -1
     waited_s: float = 0.0
+    begun: dict[int, float] = field(default_factory=dict)
 
 
 class RolloutStream(Iterator[Rollout]):
@@ -64,6 +68,7 @@ class RolloutStream(Iterator[Rollout]):
         sampling: How they are sampled.
         stall_timeout_s: Longest time in which an engine may get nothing done.
         note: Told of groups that are given up.
+        timeline: Told when each engine worked on which group.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class RolloutStream(Iterator[Rollout]):
         sampling: SamplingOptions,
         stall_timeout_s: float,
         note: NoteIncident,
+        timeline: Timeline,
     ) -> None:
         self._call = call
         self._engines = engines
@@ -85,6 +91,7 @@ class RolloutStream(Iterator[Rollout]):
         self._sampling = sampling
         self._stall_timeout_s = stall_timeout_s
         self._note = note
+        self._timeline = timeline
         self._unplaced = deque(
             Placed(index=index, request=request, members=tuple(range(len(request.seeds))))
             for index, request in enumerate(requests)
@@ -165,6 +172,8 @@ class RolloutStream(Iterator[Rollout]):
             placed.setdefault(place, []).append(group)
             self._lanes[place].engine = serving[place]
             self._lanes[place].unfinished[group.index] = set(group.members)
+            self._lanes[place].begun[group.index] = time.perf_counter()
+        self._timeline.sample(ROLLOUT_QUEUE, sum(len(g.members) for g in self._unplaced))
         for place, groups in placed.items():
             actor = serving[place].actor
             self._pending[actor.submit.remote(self._call, groups, self._sampling)] = (place, False)
@@ -214,7 +223,20 @@ class RolloutStream(Iterator[Rollout]):
             lane.unfinished[index].remove(rollout.member)
             if not lane.unfinished[index]:
                 del lane.unfinished[index]
+                self._add_span(place, index)
             self._ready.append(rollout)
+
+    def _add_span(self, place: int, index: int) -> None:
+        request = self._requests[index]
+        self._timeline.add(
+            Span(
+                track=f"{ENGINE_TRACK}{place}",
+                name=request.problem_id,
+                begin=self._lanes[place].begun.pop(index),
+                end=time.perf_counter(),
+                facts={"completions": len(request.seeds), "prompt_tokens": len(request.prompt_ids)},
+            )
+        )
 
     def _find_stalled(self) -> None:
         for place, lane in enumerate(self._lanes):
@@ -264,6 +286,7 @@ class RolloutStream(Iterator[Rollout]):
             for index, members in lane.unfinished.items()
         ]
         for group in owed:
+            self._add_span(place, group.index)
             self._router.release(place, len(group.members), self._tokens_each(group.index))
         self._pending = {r: (p, kind) for r, (p, kind) in self._pending.items() if p != place}
         self._lanes[place] = _Lane()

@@ -30,6 +30,7 @@ from grpo.wiring import (
     make_sampler,
     make_sampling,
 )
+from verifiers.incident import ignore_incident
 
 GROUP = 8
 GREEDY_TOKENS = 24
@@ -62,7 +63,9 @@ def prepared(config):
 @pytest.fixture
 def machinery(config, prepared):
     start_ray(config.ray)
-    parts = Machinery(config, prepared, with_learner=True)
+    parts = Machinery(
+        config, prepared, with_learner=True, note=ignore_incident, timeline=Timeline()
+    )
     try:
         parts.start(lambda _: None)
         yield parts

@@ -14,6 +14,7 @@ from grpo.rewards import RewardPolicy
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
 from grpo.values import Rollout, SamplingOptions
+from grpo.waits import WORKERS
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
 
@@ -78,6 +79,7 @@ class Spy:
     events: list = field(default_factory=list)
     reports: list = field(default_factory=list)
     batches: list = field(default_factory=list)
+    traces: list = field(default_factory=list)
     metrics: dict = field(default_factory=lambda: {"loss": 0.0})
     skipped: str | None = None
     dies_at: int | None = None
@@ -99,6 +101,9 @@ class Spy:
 
     def keep_step(self, report):
         self.reports.append(report)
+
+    def keep_trace(self, step, times):
+        self.traces.append(times)
 
     def keep_evaluation(self, result, groups):
         self.events.append("evaluation kept")
@@ -145,6 +150,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
             mask_truncated=False,
         ),
         group_size=len(outcomes),
+        num_engines=1,
         seed=0,
         check_stop=check_stop,
     )
@@ -268,4 +274,8 @@ def test_the_phases_of_a_step_add_up_to_its_wall_time():
     train(make_parts(spy, ["right", "wrong"]), Progress())
     for report in spy.reports:
         times = {k: v for k, v in report.metrics.items() if k.startswith("time/")}
-        assert times.pop("time/step") == pytest.approx(sum(times.values()))
+        step = times.pop("time/step")
+        assert step == pytest.approx(sum(times.values()))
+        for worker in WORKERS:
+            row = [v for k, v in report.metrics.items() if k.startswith(f"waits/{worker}/")]
+            assert sum(row) == pytest.approx(step, rel=0.02)
