@@ -11,9 +11,11 @@ from importlib import resources
 
 # In the order in which they import one another.
 MODULES = (
-    "wire", "values", "kernel", "processes", "meter", "isolation", "namespaces", "candidate",
-    "zygote", "watch", "supervisor",
+    "wire", "library_values", "values", "kernel", "processes", "meter", "isolation", "namespaces",
+    "answers", "candidate", "zygote", "talk", "watch", "supervisor",
 )  # fmt: skip
+# Only where test code is run: they load more of the standard library than a worker should hold.
+TEST_MODULES = ("stubs", "pytest_shim", "discovery", "tester")
 
 BOOTSTRAP = """\
 import json, os, struct, sys, types
@@ -43,7 +45,12 @@ COMMAND = ("python3", "-sPB", "-c", BOOTSTRAP)
 
 
 @cache
-def modules() -> tuple[tuple[str, str], ...]:
-    """Name and source of every module, in the order in which to run them."""
+def modules(*, for_tests: bool) -> tuple[tuple[str, str], ...]:
+    """Name and source of every module, in the order in which to run them.
+
+    Args:
+        for_tests: Whether the container is to run test code.
+    """
     folder = resources.files("sandbox.container")
-    return tuple((name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in MODULES)
+    names = (*MODULES[:-1], *TEST_MODULES, MODULES[-1]) if for_tests else MODULES
+    return tuple((name, folder.joinpath(f"{name}.py").read_text("utf-8")) for name in names)

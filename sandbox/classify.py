@@ -70,7 +70,7 @@ def _whole_run(facts: Facts, limits: Limits) -> ExecResult:
 
 def _status(facts: Facts, limits: Limits) -> Found:
     """The first rule that applies."""
-    rules = (_not_judged, _over_limit, _failed)
+    rules = (_not_judged, _ended_by_judge, _over_limit, _failed)
     return next((found for rule in rules if (found := rule(facts, limits))), (ExecStatus.OK, ""))
 
 
@@ -86,12 +86,21 @@ def _not_judged(facts: Facts, limits: Limits) -> Found | None:
     return None
 
 
+def _ended_by_judge(facts: Facts, limits: Limits) -> Found | None:
+    match facts["ended"]:
+        case "closed":
+            return ExecStatus.OK, ""
+        case "forged":
+            return ExecStatus.RE, "spoke to the judge out of turn"
+        case "output" | "report":
+            return ExecStatus.OLE, f"more than {limits.stdout_kb} kB of output"
+        case "processes":
+            return ExecStatus.RE, f"more than {limits.processes} processes"
+    return None
+
+
 def _over_limit(facts: Facts, limits: Limits) -> Found | None:
     ended, code = facts["ended"], facts["code"]
-    if ended in ("output", "report"):
-        return ExecStatus.OLE, f"more than {limits.stdout_kb} kB of output"
-    if ended == "processes":
-        return ExecStatus.RE, f"more than {limits.processes} processes"
     if facts["oom_kills"] or (facts["no_memory"] and code != 0):
         return ExecStatus.MLE, f"more than {limits.memory_mb} MB of memory"
     if ended == "wall":
@@ -134,7 +143,7 @@ def _result(facts: Facts, status: ExecStatus, detail: str, **changes: Any) -> Ex
         "exit_code": facts["code"],
         "flags": frozenset({Flag.SV}) if facts["leftover"] or facts["dirty"] else frozenset(),
         "detail": detail,
-        "killed": facts["ended"] != "exit" or facts["code"] < 0,
+        "killed": facts["ended"] != "closed" and (facts["ended"] != "exit" or facts["code"] < 0),
     }
     return ExecResult(**{**values, **changes})
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
-from sandbox.asserts import AssertTest
 from sandbox.checkers import CheckerTest
+from sandbox.checking import check_output
 from sandbox.container.values import Opaque
+from sandbox.limits import Limits
 from sandbox.programs import ProgramTest
-from sandbox.result import ExecResult, ExecStatus, Flag, InfraCause, Job
-from sandbox.suite import CallTest, FunctionTest, StdioTest, Suite
+from sandbox.result import ExecResult, ExecStatus, Flag, InfraCause, Job, Runs
+from sandbox.suite import CallTest, OutputTest, Suite, Test
+from sandbox.trial import Ending, Outcome, run_trial
 
 # So many inputs go into one job: the way there is paid once, and a wrong answer ends the program
 # soon after.
@@ -62,15 +64,28 @@ class TestReport:
     infra: InfraCause | None = None
 
 
-class Runs(Protocol):
-    """What runs jobs; `sandbox.pool.SandboxPool` is one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bench:
+    """What a program is judged with: containers for it, and others for code of its tests."""
 
-    def run(self, job: Job) -> tuple[ExecResult, ...]:
-        """One result for each run, fewer when the job stopped early."""
-        ...
+    pool: Runs
+    judges: Runs | None
+    source: str
+    limits: Limits
+    stop_early: bool
+
+    def job(self, **what: Any) -> Job:
+        return Job(program=self.source, limits=self.limits, stop_early=self.stop_early, **what)
+
+    @property
+    def for_tests(self) -> Runs:
+        assert self.judges is not None, "a suite with test code needs containers for it"
+        return self.judges
 
 
-def judge(pool: Runs, program: str, suite: Suite, *, stop_early: bool) -> tuple[TestReport, ...]:
+def judge(
+    pool: Runs, program: str, suite: Suite, *, stop_early: bool, judges: Runs | None = None
+) -> tuple[TestReport, ...]:
     """Judge a program by its tests.
 
     Args:
@@ -78,33 +93,32 @@ def judge(pool: Runs, program: str, suite: Suite, *, stop_early: bool) -> tuple[
         program: Its source.
         suite: The tests.
         stop_early: Leave out what comes after the first test that fails.
+        judges: Run test programs and checkers; needed where `suite.needs_judges`.
 
     Returns:
         Reports in order of `index`; with `stop_early` maybe not of every test, but then with one
         that is not `AC`.
     """
     source = f"{suite.preamble}\n{program}" if suite.preamble else program
+    bench = _Bench(
+        pool=pool, judges=judges, source=source, limits=suite.limits, stop_early=stop_early
+    )
     reports: list[TestReport] = []
-    for part in (_call_reports, _stdio_reports, _judged_elsewhere):
-        for report in part(pool, source, suite, stop_early):
+    for part in (_call_reports, _output_reports, _program_reports):
+        for report in part(bench, suite.tests):
             reports.append(report)
             if stop_early and report.verdict is not TestVerdict.AC:
                 return tuple(sorted(reports, key=lambda one: one.index))
     return tuple(sorted(reports, key=lambda one: one.index))
 
 
-def _call_reports(pool: Runs, source: str, suite: Suite, stop_early: bool) -> Iterator[TestReport]:
+def _call_reports(bench: _Bench, every: Sequence[Test]) -> Iterator[TestReport]:
     """All calls of all tests are made by one process."""
-    tests = [
-        (i, test)
-        for i, test in enumerate(suite.tests)
-        if isinstance(test, (FunctionTest, AssertTest))
-    ]
+    tests = [(i, test) for i, test in enumerate(every) if isinstance(test, CallTest)]
     if not tests:
         return
     calls = tuple(call for _, test in tests for call in test.calls)
-    job = Job(program=source, calls=calls, limits=suite.limits, stop_early=stop_early)
-    results = pool.run(job)
+    results = bench.pool.run(bench.job(calls=calls))
     start = 0
     for index, test in tests:
         own = results[start : start + len(test.calls)]
@@ -129,36 +143,56 @@ def _judge_calls(index: int, test: CallTest, results: Sequence[ExecResult]) -> T
     return _report(index, TestVerdict.WA, f"returned {', '.join(map(_brief, values))}", results)
 
 
-def _stdio_reports(pool: Runs, source: str, suite: Suite, stop_early: bool) -> Iterator[TestReport]:
-    tests = [(i, test) for i, test in enumerate(suite.tests) if isinstance(test, StdioTest)]
+def _output_reports(bench: _Bench, every: Sequence[Test]) -> Iterator[TestReport]:
+    tests = [(i, test) for i, test in enumerate(every) if isinstance(test, OutputTest)]
     for start in range(0, len(tests), INPUTS_PER_JOB):
         chunk = tests[start : start + INPUTS_PER_JOB]
         inputs = tuple(test.stdin.encode("utf-8", "surrogateescape") for _, test in chunk)
-        job = Job(program=source, inputs=inputs, limits=suite.limits, stop_early=stop_early)
-        for (index, test), result in zip(chunk, pool.run(job), strict=False):
-            yield _judge_output(index, test, result)
+        results = bench.pool.run(bench.job(inputs=inputs))
+        for (index, test), result in zip(chunk, results, strict=False):
+            yield _judge_output(bench, index, test, result)
 
 
-def _judged_elsewhere(
-    _pool: Runs, _source: str, suite: Suite, _stop_early: bool
-) -> Iterator[TestReport]:
-    for index, test in enumerate(suite.tests):
-        if isinstance(test, (ProgramTest, CheckerTest)):
-            yield TestReport(
-                index=index,
-                verdict=TestVerdict.IE,
-                detail="no container for test code was given",
-                infra=InfraCause.HARNESS,
-            )
+def _program_reports(bench: _Bench, every: Sequence[Test]) -> Iterator[TestReport]:
+    for index, test in enumerate(every):
+        if isinstance(test, ProgramTest):
+            outcome = run_trial(bench.pool, bench.for_tests, bench.source, test, bench.limits)
+            yield _judge_outcome(index, outcome)
 
 
-def _judge_output(index: int, test: StdioTest, result: ExecResult) -> TestReport:
+def _judge_outcome(index: int, outcome: Outcome) -> TestReport:
+    match outcome.ending:
+        case Ending.PASSED:
+            return _report(index, TestVerdict.AC, outcome.detail, [outcome.result])
+        case Ending.FAILED:
+            return _report(index, TestVerdict.WA, outcome.detail, [outcome.result])
+        case Ending.PROGRAM:
+            verdict = TestVerdict(outcome.result.status)
+            return _report(index, verdict, outcome.detail, [outcome.result])
+        case Ending.BAD_TEST:
+            return _not_judged(index, InfraCause.BAD_TEST, outcome.detail)
+
+
+def _judge_output(bench: _Bench, index: int, test: OutputTest, result: ExecResult) -> TestReport:
     if result.status is not ExecStatus.OK:
         return _report(index, TestVerdict(result.status), result.detail, [result])
     output = result.stdout.decode("utf-8", "replace")
-    if any(test.comparer.same(output, expected) for expected in test.expected):
+    printed = f"printed {_brief(output)}"
+    if isinstance(test, CheckerTest):
+        check = check_output(bench.for_tests, test, output)
+        if check.infra is not None:
+            return _not_judged(index, check.infra, check.detail)
+        accepted, detail = check.accepted, f"{check.detail}: {printed}"
+    else:
+        accepted = any(test.comparer.same(output, expected) for expected in test.expected)
+        detail = printed
+    if accepted:
         return _report(index, TestVerdict.AC, "", [result])
-    return _report(index, TestVerdict.WA, f"printed {_brief(output)}", [result])
+    return _report(index, TestVerdict.WA, detail, [result])
+
+
+def _not_judged(index: int, infra: InfraCause, detail: str) -> TestReport:
+    return TestReport(index=index, verdict=TestVerdict.IE, detail=detail, infra=infra)
 
 
 def _report(

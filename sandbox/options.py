@@ -44,6 +44,7 @@ class SandboxOptions:
         engine_wait_s: How long jobs wait for the engine when it goes away; later ones are refused
             until it is back.
         max_waiting: Jobs that may wait for a container; one more is an error.
+        for_tests: Whether its containers run test code, and never a program under test.
     """
 
     backend: Backend = "docker"
@@ -60,6 +61,7 @@ class SandboxOptions:
     max_container_age_s: float = 900.0
     engine_wait_s: float = 60.0
     max_waiting: int = 1024
+    for_tests: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("backend", get_args(Backend)), ("isolation", get_args(Isolation))):

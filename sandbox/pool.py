@@ -113,7 +113,7 @@ class SandboxPool:
             )
         results = self._try_once(job, fresh=False)
         deaths = 0
-        for attempt in range(1, MAX_TRIES):
+        for attempt in range(1, MAX_TRIES if job.repeatable else 1):
             if isinstance(results, tuple):
                 return results
             deaths += results.fatal

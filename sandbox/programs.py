@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from sandbox.errors import BadTest
 
 PROGRAM_MODULE = "solution"
+CHECK_FUNCTION = "check"
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__builtins__", "__annotations__"}
 _CLASS_TESTS = {"isinstance", "issubclass", "assertIsInstance", "assertNotIsInstance"}
 _RAISES = {"raises", "assertRaises", "assertRaisesRegex", "suppress"}
@@ -38,6 +39,7 @@ class ProgramTest:
         module: The name under which the code may import the program.
         copy_back: Whether lists and dicts that a call has changed are changed for the code too.
             Without it that is so for calls whose value is not used, as in `sort_in_place(xs)`.
+        in_place: Lines on which such calls stand.
 
     Example:
         >>> read_program("from solution import add\ndef test_add(): assert add(1, 2) == 3").names
@@ -50,6 +52,7 @@ class ProgramTest:
     setup: str = ""
     module: str = PROGRAM_MODULE
     copy_back: bool = False
+    in_place: tuple[int, ...] = ()
 
 
 def read_program(
@@ -100,6 +103,7 @@ def read_program(
         setup="".join(f"import {name}\n" for name in forgotten) + setup,
         module=module,
         copy_back=copy_back,
+        in_place=tuple(sorted(_unused_calls(tree, taken))),
     )
 
 
@@ -110,11 +114,33 @@ def _parse(source: str, what: str) -> ast.Module:
         raise BadTest(f"{what} does not compile: {error}") from error
 
 
+def _unused_calls(tree: ast.Module, names: Collection[str]) -> set[int]:
+    """Lines of calls of the program whose value the code does not use."""
+    callees = set(names)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == CHECK_FUNCTION:
+            callees.update(one.arg for one in node.args.args)
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in callees:
+                lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
 def _imported(tree: ast.Module, module: str) -> set[str]:
     """Names that the code imports from the program's module, as the program calls them."""
-    imports = [one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)]
-    taken = [name.name for one in imports if one.module == module for name in one.names]
-    return set(taken) - {"*"}
+    taken: set[str] = set()
+    aliases: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=name) if name == module:
+                taken.update(one.name for one in node.names)
+            case ast.Import():
+                aliases.update(one.asname or module for one in node.names if one.name == module)
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in aliases:
+                taken.add(attribute)
+    return taken - {"*"}
 
 
 def _free_names(code: str) -> set[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from sandbox.limits import Limits
 
@@ -36,6 +36,8 @@ class InfraCause(StrEnum):
     LOST = "lost"
     UNAVAILABLE = "unavailable"
     HARNESS = "harness"
+    BAD_TEST = "bad_test"
+    """Not the machine: the test itself is at fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +90,21 @@ class Call:
     keywords: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Dialogue(Protocol):
+    """A running program that is spoken to; `sandbox.dialogue.WorkerDialogue` is one."""
+
+    def say(self, message: str) -> None:
+        """Send it a message, which is JSON."""
+        ...
+
+    def hear(self) -> tuple[str, str] | None:
+        """Wait for its next message: a tag and a text; None once it has ended."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A program, and what to do with it: exactly one of `inputs` and `calls`.
+    """A program, and what to do with it: exactly one of `inputs`, `calls` and `converse`.
 
     Attributes:
         program: Python source.
@@ -98,23 +112,40 @@ class Job:
         calls: All made in one process, in order; a call that takes the process down costs only
             itself, unless `stop_early` is set.
         limits: Of each run, or call.
+        converse: Speaks with the program while it runs, and returns at its end, or when it has
+            heard enough; what it returns, if anything, is why the run says nothing.
+        test: Test code to be run instead of a program, as `sandbox.container.tester.run` takes it.
+        files: What the program finds under the paths in its `sys.argv[1:]`.
         stop_early: Leave out what follows the first run that does not end well.
+        repeatable: Whether the job may be made again after trouble with the machine.
     """
 
     program: str
     inputs: tuple[bytes, ...] = ()
     calls: tuple[Call, ...] = ()
+    converse: Callable[[Dialogue], InfraCause | None] | None = None
+    test: Mapping[str, Any] | None = None
+    files: tuple[bytes, ...] = ()
     limits: Limits = field(default_factory=Limits)
     stop_early: bool = False
+    repeatable: bool = True
 
     def __post_init__(self) -> None:
-        if bool(self.inputs) == bool(self.calls):
-            raise ValueError("a job has either inputs or calls")
+        if bool(self.inputs) + bool(self.calls) + (self.converse is not None) != 1:
+            raise ValueError("a job has either inputs or calls or something to converse about")
 
     @property
     def num_runs(self) -> int:
         """Results to expect, fewer when stopped early."""
-        return len(self.inputs) + len(self.calls)
+        return len(self.inputs) + len(self.calls) + (self.converse is not None)
+
+
+class Runs(Protocol):
+    """What runs jobs; `sandbox.pool.SandboxPool` is one."""
+
+    def run(self, job: Job) -> tuple[ExecResult, ...]:
+        """One result for each run, fewer when the job stopped early."""
+        ...
 
 
 def infra_result(cause: InfraCause, detail: str) -> ExecResult:

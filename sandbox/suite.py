@@ -78,3 +78,8 @@ class Suite:
     tests: tuple[Test, ...]
     limits: Limits
     preamble: str = ""
+
+    @property
+    def needs_judges(self) -> bool:
+        """Whether some of its tests hold code that has to be run."""
+        return any(isinstance(one, (CheckerTest, ProgramTest)) for one in self.tests)

@@ -13,12 +13,22 @@ from sandbox.classify import classify_calls, classify_inputs
 from sandbox.container.isolation import Mode
 from sandbox.container.values import encode
 from sandbox.container.watch import MAX_STRETCH
+from sandbox.dialogue import WorkerDialogue
 from sandbox.errors import WorkerLost
 from sandbox.options import SandboxOptions
-from sandbox.result import Call, ExecResult, ExecStatus, Flag, Job
+from sandbox.result import (
+    Call,
+    ExecResult,
+    ExecStatus,
+    Flag,
+    InfraCause,
+    Job,
+    infra_result,
+)  # fmt: skip
 from sandbox.stream import FrameStream
 
 START_TIMEOUT_S = 60.0
+_OTHER_SIDE = "the container on the other side of a conversation was lost"
 ANSWER_SLACK_S = 20.0
 
 ENVIRONMENT = {
@@ -81,7 +91,7 @@ class Worker:
         Raises:
             WorkerLost: It ended or went silent before it was ready.
         """
-        self._stream.send(modules(), timeout_s=START_TIMEOUT_S)
+        self._stream.send(modules(for_tests=options.for_tests), timeout_s=START_TIMEOUT_S)
         config = {
             "mode": self._mode,
             "first_uid": first_uid,
@@ -106,7 +116,7 @@ class Worker:
             WorkerLost: It is gone or does not answer as it must, and is of no further use.
         """
         try:
-            runs = self._exchange(job)
+            runs, trouble = self._exchange(job)
         except WorkerLost as error:
             if error.kind != "died":
                 raise
@@ -121,34 +131,42 @@ class Worker:
         self.runs += len(runs)
         single_use = "single use" if self._mode is Mode.SAME_USER else None
         self.tainted = _taint(results) or single_use
-        return results
+        return results if trouble is None else (infra_result(trouble, _OTHER_SIDE),)
 
     def close(self) -> None:
         """Remove it and what it runs in."""
         self._home.remove()
         self._stream.close()
 
-    def _exchange(self, job: Job) -> Sequence[Any]:
+    def _exchange(self, job: Job) -> tuple[Sequence[Any], InfraCause | None]:
+        """What was seen of each run, and why that says nothing, if so."""
         self._jobs += 1
         stamp = {"seq": self._jobs, "nonce": secrets.token_hex(8)}
         # A name that only looks like an import costs a few milliseconds, and nothing else.
-        heavy = any(name in job.program for name in self._heavy)
+        sources = [job.program, *map(str, (job.test or {}).values())]
+        heavy = any(name in text for text in sources for name in self._heavy)
         message = {**stamp, **_job_json(job), "heavy": heavy}
         timeout_s = (1 + MAX_STRETCH) * job.limits.wall * job.num_runs + ANSWER_SLACK_S
         self._stream.send(message, timeout_s=timeout_s)
-        answer = self._stream.receive(timeout_s=timeout_s)
         try:
+            if job.converse is not None:
+                dialogue = WorkerDialogue(self._stream, stamp, timeout_s)
+                trouble = job.converse(dialogue)
+                return dialogue.close()["runs"], trouble
+            answer = self._stream.receive(timeout_s=timeout_s)
             if any(answer[key] != stamp[key] for key in stamp):
                 raise WorkerLost("protocol", "the answer is to another job")
-            return answer["runs"]
+            return answer["runs"], None
         except (KeyError, TypeError) as error:
             raise WorkerLost("protocol", f"a malformed answer: {error!r}") from error
 
 
 def _job_json(job: Job) -> dict[str, Any]:
     return {
-        "kind": "calls" if job.calls else "inputs",
+        "kind": "talk" if job.converse else "calls" if job.calls else "inputs",
         "program": job.program,
+        "test": job.test,
+        "files": [base64.b64encode(one).decode("ascii") for one in job.files],
         "inputs": [base64.b64encode(one).decode("ascii") for one in job.inputs],
         "calls": [_call_json(one) for one in job.calls],
         "limits": job.limits.as_json(),

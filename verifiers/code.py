@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sandbox.backends import check_backend, open_pool
 from sandbox.errors import BadTest, SandboxUnavailable
 from sandbox.judge import TestReport, TestVerdict, judge
+from sandbox.judges import JudgePool
 from sandbox.limits import Limits
 from sandbox.options import Backend, Isolation, SandboxOptions
 from sandbox.pool import PoolStats, SandboxPool
@@ -22,7 +23,7 @@ from verifiers.errors import BadReference, UserError
 from verifiers.example import Example
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Placement, Verifier
-from verifiers.verdict import Reason, Status, Verdict
+from verifiers.verdict import UNVERIFIED, Reason, Status, Verdict
 
 Scoring = Literal["all", "fraction"]
 
@@ -33,6 +34,7 @@ _INFRA_REASONS = {
     InfraCause.LOST: Reason.WORKER_DIED,
     InfraCause.UNAVAILABLE: Reason.SANDBOX_UNAVAILABLE,
     InfraCause.HARNESS: Reason.SANDBOX_UNAVAILABLE,
+    InfraCause.BAD_TEST: Reason.UNREADABLE_REFERENCE,
 }
 
 
@@ -116,6 +118,7 @@ class CodeVerifier(Verifier):
             raise UserError(f"The code verifier cannot be set up so: {error}.") from error
         self._lock = threading.Lock()
         self._pool: SandboxPool | None = None
+        self._judges = JudgePool(self._options)
         self._engine_checked = False
         self._suites: dict[tuple[str, str], tuple[Any, Suite]] = {}
 
@@ -177,7 +180,8 @@ class CodeVerifier(Verifier):
                 Status.ERROR, None, Reason.SANDBOX_UNAVAILABLE, extracted=program, detail=str(error)
             )
         start = time.monotonic()
-        reports = judge(pool, program, suite, stop_early=self._scoring == "all")
+        early = self._scoring == "all"
+        reports = judge(pool, program, suite, stop_early=early, judges=self._judges)
         return self._from_reports(program, reports, len(suite.tests), time.monotonic() - start)
 
     def stats(self) -> PoolStats | None:
@@ -189,6 +193,7 @@ class CodeVerifier(Verifier):
         """Remove the containers."""
         with self._lock:
             pool, self._pool = self._pool, None
+        self._judges.close()
         if pool is not None:
             pool.close()
             atexit.unregister(self.close)
@@ -228,7 +233,7 @@ class CodeVerifier(Verifier):
         share = passed / num_tests
         score: float | None = share if self._scoring == "fraction" else float(passed == num_tests)
         status, reason = _finding(reports, passed == num_tests)
-        if status is Status.ERROR:
+        if status in UNVERIFIED:
             score = None
         failed = next((one for one in reports if one.verdict is not TestVerdict.AC), None)
         return self._verdict(
@@ -259,7 +264,8 @@ def _finding(reports: Sequence[TestReport], all_passed: bool) -> tuple[Status, R
         return Status.CORRECT, Reason.TESTS_PASSED
     not_judged = next((one.infra for one in reports if one.infra is not None), None)
     if not_judged is not None:
-        return Status.ERROR, _INFRA_REASONS[not_judged]
+        status = Status.BAD_GOLD if not_judged is InfraCause.BAD_TEST else Status.ERROR
+        return status, _INFRA_REASONS[not_judged]
     first = next(one.verdict for one in reports if one.verdict is not TestVerdict.AC)
     match first:
         case TestVerdict.TLE:

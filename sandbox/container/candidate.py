@@ -16,9 +16,12 @@ import types
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sandbox.container import kernel, namespaces, values
+from sandbox.container import kernel, namespaces, values, wire
+from sandbox.container.answers import Answers
 
 REPORT_FD = 3
+# Files that a program is given; a program that is spoken to hears it there.
+FURTHER_FD = 5
 PROGRAM_NAME = "main.py"
 # Exit code of a fork that failed before the program's first instruction; before that no program can
 # choose a code.
@@ -31,6 +34,9 @@ READY = b"R"
 VALUE = b"V"
 RAISED = b"E"
 NO_MEMORY = b"M"
+# From test code: a request to the program under test; what became of the test.
+REQUEST = b"Q"
+DONE = b"D"
 
 _REPORT_HEADER = struct.Struct(">cI")
 _STREAMS = (
@@ -66,18 +72,27 @@ def run(
     if namespaces_too:
         namespaces.enter()
     task = _read_task(REPORT_FD + 1)
-    _renew_interpreter()
+    tester = sys.modules.get("sandbox.container.tester")
+    _renew_interpreter(task.get("num_files", 0))
+    if task["test"] is not None:
+        assert tester is not None, "this container was not made for test code"
+        _report(STARTED)
+        _report(DONE, tester.run(task["test"], _ask))
+        os._exit(0)
     code = _compile(task["program"])
     if code is None:
         os._exit(1)
     _report(STARTED)
     main = _main_module()
     exit_code = _execute(code, main)
-    if task["calls"] is None:
+    if not task["answers"]:
         exit_code = _finalize(main, exit_code)
     elif exit_code == 0:
         _report(READY)
-        _answer_calls(main.__dict__, task["calls"])
+        if task["calls"] is None:
+            _answer_requests(main.__dict__)
+        else:
+            _answer_calls(main.__dict__, task["calls"])
     os._exit(exit_code)
 
 
@@ -88,12 +103,13 @@ def _limit(kind: int, limit: int) -> None:
 
 
 def _take_places(descriptors: list[int]) -> None:
-    """Move the descriptors to 0, 1, 2, the report's and the task's place, and close all others."""
-    task, stdin, stdout, stderr, report = descriptors
+    """Move the descriptors to their places: 0, 1, 2, the report's, the task's, and so on."""
+    task, stdin, stdout, stderr, report, *further = descriptors
+    ordered = (stdin, stdout, stderr, report, task, *further)
     # All of them lie above the places: the zygote keeps those occupied.
-    for source, place in zip((stdin, stdout, stderr, report, task), range(5), strict=True):
+    for place, source in enumerate(ordered):
         os.dup2(source, place, inheritable=place <= 2)
-    os.closerange(5, 256)
+    os.closerange(len(ordered), 256)
 
 
 def _read_task(descriptor: int) -> dict[str, Any]:
@@ -101,13 +117,13 @@ def _read_task(descriptor: int) -> dict[str, Any]:
         return json.load(file)
 
 
-def _renew_interpreter() -> None:
+def _renew_interpreter(num_files: int) -> None:
     """Give the program what a fresh interpreter has: own streams, no trace of this package."""
     for number, (name, mode, errors) in enumerate(_STREAMS):
         stream = os.fdopen(number, mode, encoding="utf-8", errors=errors, closefd=False)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    sys.argv = [PROGRAM_NAME]
+    sys.argv = [PROGRAM_NAME, *(f"/proc/self/fd/{FURTHER_FD + i}" for i in range(num_files))]
     # Programs with honest large integers print more digits than the interpreter's default allows;
     # CPU time is limited.
     sys.set_int_max_str_digits(0)
@@ -196,6 +212,29 @@ def _answer_calls(namespace: dict[str, Any], calls: list[list[Any]]) -> None:
             _report(VALUE, payload)
 
 
+def _answer_requests(namespace: dict[str, Any]) -> None:
+    """Answer what test code elsewhere asks, until it asks no more."""
+    answers = Answers(lambda name: _find(namespace, name))
+    while (request := wire.read_frame(FURTHER_FD)) is not None:
+        try:
+            payload = answers.answer(request)
+        except MemoryError as error:
+            _report(NO_MEMORY, _describe(error))
+        except BaseException as error:  # noqa: BLE001 (the answer; the next request may do better)
+            _report(RAISED, answers.exception(error))
+        else:
+            _report(VALUE, payload)
+
+
+def _ask(request: str) -> tuple[str, str]:
+    """Have the program under test asked; returns the answer's tag and payload."""
+    _report(REQUEST, request)
+    answer = wire.read_frame(FURTHER_FD)
+    if answer is None:
+        os._exit(0)
+    return answer[0], answer[1]
+
+
 def _find(namespace: dict[str, Any], name: str) -> Any:
     """The function of that name: the module's own, else a method of its class `Solution`."""
     if name not in namespace and "Solution" in namespace:
@@ -208,7 +247,7 @@ def _find(namespace: dict[str, Any], name: str) -> Any:
 def _describe(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"[:500]
-    except Exception:  # noqa: BLE001 (an exception's own __str__ may raise)
+    except BaseException:  # noqa: BLE001 (an exception's own __str__ may raise)
         return type(error).__name__
 
 

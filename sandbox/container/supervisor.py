@@ -14,9 +14,8 @@ from typing import Any
 from sandbox.container import kernel, processes, wire, zygote
 from sandbox.container.isolation import Isolation, Mode
 from sandbox.container.meter import CGROUP, Meter
-from sandbox.container.watch import CHANNEL_IN, ChannelClosed, Facts, Limits, Watch
-
-CHANNEL_OUT = 1
+from sandbox.container.talk import CHANNEL_IN, CHANNEL_OUT, ChannelClosed, Talk
+from sandbox.container.watch import Facts, Limits, Watch
 
 
 class Supervisor:
@@ -45,14 +44,37 @@ class Supervisor:
     def serve(self) -> None:
         """Answer jobs until the judge closes the channel."""
         while (job := wire.read_frame(CHANNEL_IN)) is not None:
-            runs = self._run_calls(job) if job["kind"] == "calls" else self._run_inputs(job)
-            wire.write_frame(CHANNEL_OUT, {"seq": job["seq"], "nonce": job["nonce"], "runs": runs})
+            if "kind" in job:  # else it was meant for a program that has just ended
+                stamp = {"seq": job["seq"], "nonce": job["nonce"]}
+                wire.write_frame(CHANNEL_OUT, {**stamp, "runs": self._run(job, stamp)})
+
+    def _run(self, job: dict[str, Any], stamp: dict[str, Any]) -> list[dict[str, Any]]:
+        match job["kind"]:
+            case "calls":
+                return self._run_calls(job)
+            case "talk":
+                return [self._run_talk(job, stamp)]
+            case _:
+                return self._run_inputs(job)
+
+    def _run_talk(self, job: dict[str, Any], stamp: dict[str, Any]) -> dict[str, Any]:
+        """A program that is spoken to: it answers test code, or it is test code and asks."""
+        task = {"program": job["program"], "answers": True, "calls": None, "test": job["test"]}
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(writer, False)
+        talk = Talk(writer, stamp)
+        try:
+            return _as_json(self._run_one(job, task, b"", further=(reader,), talk=talk))
+        finally:
+            talk.close()
 
     def _run_inputs(self, job: dict[str, Any]) -> list[dict[str, Any]]:
         runs: list[dict[str, Any]] = []
         for text in job["inputs"]:
-            task = {"program": job["program"], "calls": None}
-            facts = self._run_one(job, task, base64.b64decode(text))
+            files = [_memory_file("file", base64.b64decode(one)) for one in job["files"]]
+            task = {"program": job["program"], "answers": False, "test": None}
+            task["num_files"] = len(files)
+            facts = self._run_one(job, task, base64.b64decode(text), further=tuple(files))
             runs.append(_as_json(facts))
             if job["stop_early"] and (facts.ended != "exit" or facts.code != 0):
                 break
@@ -64,7 +86,8 @@ class Supervisor:
         calls = job["calls"]
         done = 0
         while done < len(calls):
-            task = {"program": job["program"], "calls": calls[done:]}
+            rest = calls[done:]
+            task = {"program": job["program"], "answers": True, "calls": rest, "test": None}
             facts = self._run_one(job, task, b"", calls=len(calls) - done)
             del facts.answers[len(calls) - done :]
             runs.append({**_as_json(facts), "first": done})
@@ -74,13 +97,20 @@ class Supervisor:
         return runs
 
     def _run_one(
-        self, job: dict[str, Any], task: dict[str, Any], stdin: bytes, *, calls: int = 1
+        self,
+        job: dict[str, Any],
+        task: dict[str, Any],
+        stdin: bytes,
+        *,
+        calls: int = 1,
+        further: tuple[int, ...] = (),
+        talk: Talk | None = None,
     ) -> Facts:
         limits, connection = job["limits"], self._zygotes[job["heavy"]]
         task_file = _memory_file("task", json.dumps(task).encode("ascii"))
         stdin_file = _memory_file("stdin", stdin)
         pipes = [_pipe() for _ in range(3)]
-        ends = [task_file, stdin_file, *(writer for _, writer in pipes)]
+        ends = [task_file, stdin_file, *(writer for _, writer in pipes), *further]
         request = {
             "uid": self._isolation.next_user(),
             "namespaces": self._isolation.mode is Mode.NAMESPACE,
@@ -91,7 +121,7 @@ class Supervisor:
             os.close(descriptor)
         readers = (pipes[0][0], pipes[1][0], pipes[2][0])
         watched = Limits(**{name: limits[name] for name in Limits.__dataclass_fields__})
-        return Watch(connection, readers, watched, self._isolation, self._meter).run()
+        return Watch(connection, readers, watched, self._isolation, self._meter, talk=talk).run()
 
     def _resource_limits(self, limits: dict[str, Any], calls: int) -> dict[str, int]:
         address_space = limits["address_space_bytes"]

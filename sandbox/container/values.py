@@ -9,15 +9,32 @@ its type's name and its truth are known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from sandbox.container import library_values
 
 MAX_DEPTH = 100
 # Longer integers, in hexadecimal digits, do not cross: dividing two of them could keep the judge
 # busy for seconds.
 MAX_INT_DIGITS = 1 << 17
 _EXACT_INT = 1 << 53
-_OPAQUE = "opaque"
+OPAQUE = "opaque"
+ITERATOR = "iterator"
+
+Readers = Mapping[str, Callable[[Any], Any]]
+
+
+class Keeper(Protocol):
+    """Keeps what cannot cross where it is, and says how the other side may name it."""
+
+    def keep(self, value: Any) -> int:
+        """A number for the value."""
+        ...
+
+    def iterator(self, value: Any, depth: int) -> Any:
+        """Payload for an iterator: what it yields first, and how to get at more."""
+        ...
 
 
 class Opaque:
@@ -44,29 +61,42 @@ class Opaque:
         return f"<{self.kind}>"
 
 
-def encode(value: Any, depth: int = 0) -> Any:
-    """A JSON value from which `decode` makes an equal value of the exact built-in type."""
+def encode(value: Any, depth: int = 0, keeper: Keeper | None = None) -> Any:
+    """A JSON value from which `decode` makes an equal value of the exact built-in type.
+
+    Args:
+        value: What is to cross.
+        depth: How deep in another value it lies.
+        keeper: Keeps values of other types; without one, an iterator is read to its end.
+    """
     if value is None or value is True or value is False:
         return value
     if depth > MAX_DEPTH:
-        return [_OPAQUE, ["nested too deep", None]]
+        return [OPAQUE, ["nested too deep", None]]
+
+    def inner(item: Any) -> Any:
+        return encode(item, depth + 1, keeper)
+
     # Classes are asked for their bases, not values for their `__class__`, which a value can lie
     # about.
     kind = type(value)
     for base, encode_leaf in _LEAVES:
         if issubclass(kind, base):
             return encode_leaf(value)
-    for base, iterate in _COLLECTIONS:
-        if issubclass(kind, base):
-            return [base.__name__, [encode(item, depth + 1) for item in iterate(value)]]
-    if issubclass(kind, dict):
-        pairs = dict.items(value)
-        return ["dict", [[encode(key, depth + 1), encode(item, depth + 1)] for key, item in pairs]]
-    return _encode_foreign(value, depth)
+    for encode_some in (_encode_collection, library_values.encode):
+        payload = encode_some(value, inner)
+        if payload is not None:
+            return payload
+    return _encode_foreign(value, depth, keeper)
 
 
-def decode(payload: Any, depth: int = 0) -> Any:
+def decode(payload: Any, readers: Readers | None = None, depth: int = 0) -> Any:
     """The value behind an encoded one.
+
+    Args:
+        payload: What `encode` gave.
+        readers: By tag, what reads a payload otherwise than this function would.
+        depth: How deep in another value it lies.
 
     Raises:
         ValueError: It was not made by `encode`.
@@ -75,29 +105,68 @@ def decode(payload: Any, depth: int = 0) -> Any:
         return payload
     if depth > MAX_DEPTH + 1:
         raise ValueError("nested too deep")
+
+    def inner(item: Any) -> Any:
+        return decode(item, readers, depth + 1)
+
     try:
         tag, body = payload
-        if tag in _DECODE_LEAF:
-            return _DECODE_LEAF[tag](body)
-        if tag == "dict":
-            return {decode(key, depth + 1): decode(item, depth + 1) for key, item in body}
-        return _DECODE_COLLECTION[tag](decode(item, depth + 1) for item in body)
-    except (TypeError, KeyError, AttributeError) as error:
+        read = (readers or {}).get(tag) or _DECODE_LEAF.get(tag)
+        return read(body) if read else _decode_collection(tag, body, inner)
+    except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError) as error:
         raise ValueError(f"not an encoded value: {error}") from error
 
 
 def crosses(value: Any) -> bool:
     """Whether a value comes out of `decode(encode(value))` as itself."""
-    return _is_transparent(encode(value))
+    return is_transparent(encode(value))
 
 
-def _is_transparent(payload: Any) -> bool:
+def is_transparent(payload: Any) -> bool:
+    """Whether an encoded value has no part that stays behind."""
     if not isinstance(payload, list):
         return True
     tag, body = payload
     if tag == "dict":
-        return all(_is_transparent(part) for pair in body for part in pair)
-    return tag != _OPAQUE and (tag not in _DECODE_COLLECTION or all(map(_is_transparent, body)))
+        return all(is_transparent(part) for pair in body for part in pair)
+    return tag not in (OPAQUE, ITERATOR) and (
+        tag not in _DECODE_COLLECTION or all(map(is_transparent, body))
+    )
+
+
+def _encode_collection(value: Any, inner: Callable[[Any], Any]) -> Any | None:
+    for base, iterate in _COLLECTIONS:
+        if issubclass(type(value), base):
+            return [base.__name__, [inner(item) for item in iterate(value)]]
+    if issubclass(type(value), dict):
+        return ["dict", [[inner(key), inner(item)] for key, item in dict.items(value)]]
+    return None
+
+
+def _decode_collection(tag: str, body: Any, inner: Callable[[Any], Any]) -> Any:
+    if tag == "dict":
+        return {inner(key): inner(item) for key, item in body}
+    if tag == ITERATOR:
+        return iter([inner(item) for item in body[0]])
+    if tag in _DECODE_COLLECTION:
+        return _DECODE_COLLECTION[tag](inner(item) for item in body)
+    return library_values.decode(tag, body, inner)
+
+
+def _encode_foreign(value: Any, depth: int, keeper: Keeper | None) -> Any:
+    kind = type(value)
+    if library_values.is_iterator(kind):
+        if keeper is not None:
+            return [ITERATOR, keeper.iterator(value, depth + 1)]
+        items = library_values.first_items(value)
+        if items is not None:
+            return [ITERATOR, [[encode(item, depth + 1) for item in items], None, None]]
+    try:
+        truth = bool(value)
+    except Exception:  # noqa: BLE001 (a program's own __bool__ raises what it likes)
+        truth = None
+    name = str(kind.__name__)[:80]
+    return [OPAQUE, [name, truth] if keeper is None else [name, truth, keeper.keep(value)]]
 
 
 def _encode_int(value: int) -> Any:
@@ -115,19 +184,6 @@ def _encode_complex(value: complex) -> Any:
     return ["complex", [float.hex(exact.real), float.hex(exact.imag)]]
 
 
-def _encode_foreign(value: Any, depth: int) -> Any:
-    kind = type(value)
-    if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        scalar = value.item()
-        if type(scalar) in (bool, int, float, complex, str, bytes):
-            return encode(scalar, depth + 1)
-    try:
-        truth = bool(value)
-    except Exception:  # noqa: BLE001 (a program's own __bool__ raises what it likes)
-        truth = None
-    return [_OPAQUE, [str(kind.__name__)[:80], truth]]
-
-
 def _decode_int(body: str) -> int:
     if len(body) > MAX_INT_DIGITS:
         raise ValueError("an int with too many digits")
@@ -140,7 +196,7 @@ def _decode_complex(body: Any) -> complex:
 
 
 def _decode_opaque(body: Any) -> Opaque:
-    kind, truth = body
+    kind, truth = body[:2]
     return Opaque(str(kind), None if truth is None else bool(truth))
 
 
@@ -164,7 +220,8 @@ _DECODE_LEAF: dict[str, Callable[[Any], Any]] = {
     "complex": _decode_complex,
     "bytes": bytes.fromhex,
     "bytearray": bytearray.fromhex,
-    _OPAQUE: _decode_opaque,
+    OPAQUE: _decode_opaque,
+    library_values.ARRAY: lambda _body: Opaque(library_values.ARRAY, None),
 }
 _DECODE_COLLECTION: dict[str, Callable[[Any], Any]] = {
     base.__name__: base for base, _ in _COLLECTIONS

@@ -14,8 +14,8 @@ from typing import Any
 from sandbox.container import candidate, processes
 from sandbox.container.isolation import Isolation
 from sandbox.container.meter import Meter
+from sandbox.container.talk import CHANNEL_IN, ChannelClosed, Talk
 
-CHANNEL_IN = 0
 TICK_S = 0.05
 END_WAIT_S = 10.0
 NOTABLY_LATE_S = 0.25
@@ -25,10 +25,6 @@ MAX_STRETCH = 3
 PROCESSES_SLACK = 2
 
 _REPORT_HEADER = struct.Struct(">cI")
-
-
-class ChannelClosed(Exception):
-    """The judge has gone, or has spoken out of turn: this container has no purpose any more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,8 +44,8 @@ class Facts:
     """What was seen of one program. No verdict: the judge draws that.
 
     Attributes:
-        ended: `exit`, or what it was killed for: `cpu`, `wall`, `output`, `report`,
-            `processes`.
+        ended: `exit`, or what it was killed for: `cpu`, `wall`, `output`, `report`, `processes`,
+            `forged` (it spoke out of turn), `closed` (the judge had heard enough).
         started: Whether it compiled.
         ready: Whether the module's body ran to its end (function tests).
         not_compiled: The compiler's complaint.
@@ -92,6 +88,8 @@ class Watch:
         limits: Its limits.
         isolation: Knows its processes.
         meter: Counts their CPU time.
+        talk: The conversation with it, where there is one: its limits then hold for all of it, and
+            no wall time passes while it waits to be spoken to.
     """
 
     def __init__(
@@ -101,7 +99,10 @@ class Watch:
         limits: Limits,
         isolation: Isolation,
         meter: Meter,
+        *,
+        talk: Talk | None = None,
     ) -> None:
+        self._talk = talk
         self._zygote = zygote
         self._stdout, self._stderr, self._report = outputs
         self._limits = limits
@@ -148,17 +149,39 @@ class Watch:
             if not events and now - next_check > NOTABLY_LATE_S:
                 self._facts.late_s += now - next_check
             for descriptor, _ in events:
-                if descriptor == CHANNEL_IN:
-                    raise ChannelClosed
                 if descriptor == zygote:
                     return self._await_zygote()
-                if not self._read(descriptor):
-                    poll.unregister(descriptor)
+                self._attend(descriptor, poll)
             if self._facts.ended == "exit" and now >= next_check:
                 self._check_time(now)
                 next_check = time.monotonic() + TICK_S
             if self._facts.ended != "exit":
                 return None
+
+    def _attend(self, descriptor: int, poll: select.poll) -> None:
+        if descriptor == CHANNEL_IN:
+            self._hear(poll)
+        elif self._talk is not None and descriptor == self._talk.pipe:
+            self._speak(poll)
+        elif not self._read(descriptor):
+            poll.unregister(descriptor)
+
+    def _hear(self, poll: select.poll) -> None:
+        if self._talk is None:
+            raise ChannelClosed
+        waited = self._talk.take()
+        if waited is None:
+            self._end("closed")
+            return
+        self._mark_wall += waited
+        poll.register(self._talk.pipe, select.POLLOUT)
+        self._speak(poll)
+
+    def _speak(self, poll: select.poll) -> None:
+        assert self._talk is not None
+        self._talk.flush()
+        if self._talk.flushed:
+            poll.unregister(self._talk.pipe)
 
     def _check_time(self, now: float) -> None:
         facts = self._facts
@@ -168,6 +191,8 @@ class Watch:
             facts.ended = "processes"  # only where the kernel does not keep to the limit
         elif self._cpu - self._mark_cpu > self._limits.cpu_s:
             facts.ended = "cpu"
+        elif self._talk is not None and self._talk.waiting:
+            return
         elif now - self._mark_wall > self._limits.wall_s:
             # Time that the machine took is given back, so that a busy machine changes no verdict.
             facts.waiting_s = processes.waiting_seconds(own)
@@ -212,8 +237,8 @@ class Watch:
                 "utf-8", "replace"
             )
             del raw[: _REPORT_HEADER.size + length]
-            # Time is counted anew for each call.
-            self._mark_wall, self._mark_cpu = time.monotonic(), self._cpu
+            if self._talk is None:  # time is counted anew for each call
+                self._mark_wall, self._mark_cpu = time.monotonic(), self._cpu
             match tag:
                 case candidate.STARTED:
                     facts.started = True
@@ -221,12 +246,24 @@ class Watch:
                     facts.not_compiled = text
                 case candidate.READY:
                     facts.ready = True
+                    self._pass_on(tag, text)
                 case candidate.NO_MEMORY if not facts.ready:
                     facts.no_memory = True
+                case _ if self._talk is not None:
+                    self._pass_on(tag, text)
                 case candidate.VALUE | candidate.RAISED | candidate.NO_MEMORY:
                     facts.answers.append([tag.decode("ascii"), text])
                 case _:
                     self._end("report")
+
+    def _pass_on(self, tag: bytes, text: str) -> None:
+        if self._talk is None:
+            return
+        if self._talk.waiting:
+            self._end("forged")
+            return
+        self._report_seen = 0
+        self._talk.tell(tag.decode("ascii", "replace"), text)
 
     def _remove_processes(self, *, exited: bool) -> None:
         """End everything the program has left, itself included; count what outlived it."""

@@ -18,6 +18,9 @@ from typing import Any, NoReturn
 from sandbox.container import candidate, kernel, namespaces
 from sandbox.container.isolation import Mode
 
+# Descriptors below this are where a program's own go.
+PLACES = 10
+
 
 def main(connection: socket.socket, *, preload: list[str], mode: Mode, adopts: bool) -> NoReturn:
     """Serve forks until the supervisor's end of the connection closes.
@@ -39,7 +42,7 @@ def main(connection: socket.socket, *, preload: list[str], mode: Mode, adopts: b
     gc.freeze()
     connection.send(json.dumps({"missing": missing}).encode())
     while True:
-        request, descriptors, _, _ = socket.recv_fds(connection, 4096, 8)
+        request, descriptors, _, _ = socket.recv_fds(connection, 4096, PLACES)
         if not request:
             os._exit(0)
         _serve(connection, json.loads(request), list(descriptors))
@@ -84,11 +87,11 @@ def _cut_channel(connection: socket.socket) -> None:
     """Occupy the low descriptors, close the rest: no program may inherit the way to the judge."""
     keep = connection.fileno()
     null = os.open("/dev/null", os.O_RDWR)
-    for place in range(5):
+    for place in range(PLACES):
         if place != keep:
             os.dup2(null, place)
     for descriptor in {int(entry.name) for entry in os.scandir("/proc/self/fd")} - {
-        *range(5),
+        *range(PLACES),
         keep,
     }:
         try:
