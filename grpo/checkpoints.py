@@ -16,6 +16,7 @@ from verifiers.errors import UserError
 
 POLICY = "policy"
 LEARNER = "learner"
+ADAPTER = "adapter"
 STATE = "state.json"
 MANIFEST = "manifest.json"
 # A file system that ended a write for want of space has less than a block or two left.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from copy import copy
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import LoraLayer
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -58,6 +61,30 @@ def has_adapter(name: str) -> bool:
 def base_name(name: str) -> str:
     """What a weight is called in the model without adapters."""
     return name.replace(_BASE, "")
+
+
+def stored_name(name: str) -> str:
+    """What an adapter's weight is called in a file that peft reads."""
+    return f"base_model.model.{name.replace(f'.{_ADAPTER}', '')}"
+
+
+def write_adapter(
+    model: PreTrainedModel, weights: Mapping[str, Tensor], source: str, folder: Path
+) -> None:
+    """Write adapters so that `PeftModel.from_pretrained` reads them.
+
+    Args:
+        model: With such adapters.
+        weights: Whole, under the names of `state_dict`.
+        source: Folder or hub id of the model under them.
+        folder: Where they go.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    config: LoraConfig = copy(cast("Any", model).peft_config[_ADAPTER])
+    config.base_model_name_or_path = source
+    config.save_pretrained(folder)
+    stored = {stored_name(name): tensor for name, tensor in weights.items()}
+    save_file(stored, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 @contextmanager

@@ -153,11 +153,21 @@ class LearnerGroup:
         references = [actor.score.remote(completions) for actor in self._giving]
         return self._collect(references, "scoring a text")[0]
 
-    def save(self, folder: Path) -> None:
-        """Write every rank's part of a checkpoint into a folder that all of them can reach."""
-        self._collect(
-            [a.save.remote(folder.absolute()) for a in self._actors], f"saving to {folder}"
-        )
+    def begin_save(self, folder: Path) -> None:
+        """Copy every rank's state, and begin to write it into a folder that all of them can reach.
+
+        Training can go on at once; `finish_save` waits for the files.
+        """
+        references = [actor.begin_save.remote(folder.absolute()) for actor in self._actors]
+        self._collect(references, f"copying its state for {folder}")
+
+    def finish_save(self) -> None:
+        """Wait until every rank has written its part; to be called from any thread.
+
+        Raises:
+            LearnerFailed: One could not write it.
+        """
+        self._collect([a.finish_save.remote() for a in self._actors], "writing a checkpoint")
 
     def load(self, folder: Path) -> int:
         """Go on from a checkpoint.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -13,7 +12,6 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from grpo.algorithms.advantages import UNCENTRED
-from grpo.checkpoints import LEARNER, POLICY
 from grpo.learner import invariants
 from grpo.learner.batching import MicroBatch, plan_microbatches, split_by_groups, weigh_samples
 from grpo.learner.coefficients import Coefficients
@@ -27,14 +25,9 @@ from grpo.learner.policy import load_policy
 from grpo.learner.preparing import prepare_updates
 from grpo.learner.reference import make_reference
 from grpo.learner.report import UpdateReport, why_skip
-from grpo.learner.saving import (
-    capture_random_state,
-    load_policy_weights,
-    restore_random_state,
-    save_policy,
-)
 from grpo.learner.schedule import compute_learning_rate
 from grpo.learner.served import gather_weights, lay_out_weights
+from grpo.learner.state import LearnerState
 from grpo.learner.statistics import Statistics
 from grpo.seeding import derive_seed, seed_everything
 from grpo.values import Batch
@@ -75,6 +68,7 @@ class Learner:
         self.coefficients = Coefficients(options)
         self.updates_done = 0
         self.policy_version = 0
+        self.state = LearnerState(self)
 
     @property
     def device(self) -> torch.device:
@@ -238,49 +232,6 @@ class Learner:
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """As `grpo.learner.served.gather_weights`."""
         return gather_weights(self.policy.model, self.options.precision)
-
-    def save(self, folder: Path) -> None:
-        """Write this rank's part of a checkpoint; returns once every rank has written its own.
-
-        Args:
-            folder: As `grpo.checkpoints.write_checkpoint` gives it, the same for every rank.
-        """
-        own = folder / LEARNER
-        own.mkdir(parents=True, exist_ok=True)
-        if self.accelerator.is_main_process:
-            save_policy(self.policy.model, self.options.model, folder / POLICY)
-            state = {
-                "optimizer": self.optimizer.state_dict()["state"],
-                "updates_done": self.updates_done,
-                "policy_version": self.policy_version,
-                "coefficients": self.coefficients.state(),
-            }
-            torch.save(state, own / "optimizer.pt")
-        torch.save(capture_random_state(), own / f"random-{self.accelerator.process_index}.pt")
-        self.accelerator.wait_for_everyone()
-
-    def load(self, folder: Path) -> None:
-        """Go on from a checkpoint, exactly, on the same number of ranks.
-
-        Every setting of the optimizer is the options', not the checkpoint's. A rank that the
-        checkpoint knows nothing of keeps the random state it was started with.
-
-        Args:
-            folder: A whole checkpoint.
-
-        Raises:
-            UserError: If it is of another model.
-        """
-        load_policy_weights(self.policy.model, folder / POLICY)
-        state = torch.load(folder / LEARNER / "optimizer.pt", map_location="cpu", weights_only=True)
-        settings = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state["optimizer"], "param_groups": settings})
-        self.updates_done = state["updates_done"]
-        self.policy_version = state["policy_version"]
-        self.coefficients.restore(state["coefficients"])
-        random_state = folder / LEARNER / f"random-{self.accelerator.process_index}.pt"
-        if random_state.is_file():
-            restore_random_state(torch.load(random_state, weights_only=True))
 
     def _set_learning_rate(self) -> float:
         rate = compute_learning_rate(

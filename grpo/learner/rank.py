@@ -21,6 +21,9 @@ from grpo.rollout.weights import Transport, WeightPayload
 from grpo.values import Batch
 from verifiers.vitals import Vitals, describe_threads, read_vitals
 
+# Ray answers calls of this group in a thread of their own.
+WRITING = "writing"
+
 
 class LearnerRank:
     """One rank: what `grpo.learner.group.LearnerGroup` asks of a process.
@@ -100,13 +103,18 @@ class LearnerRank:
         """As `Learner.score`, for several pairs of prompt and completion."""
         return [self._ready.score(prompt, completion) for prompt, completion in completions]
 
-    def save(self, folder: Path) -> None:
-        """As `Learner.save`."""
-        self._ready.save(folder)
+    def begin_save(self, folder: Path) -> None:
+        """As `LearnerState.begin_save`."""
+        self._ready.state.begin_save(folder)
+
+    @ray.method(concurrency_group=WRITING)
+    def finish_save(self) -> None:
+        """As `LearnerState.finish_save`; other calls are answered meanwhile."""
+        self._ready.state.finish_save()
 
     def load(self, folder: Path) -> int:
-        """As `Learner.load`; returns the version of the weights."""
-        self._ready.load(folder)
+        """As `LearnerState.load`; returns the version of the weights."""
+        self._ready.state.load(folder)
         return self._ready.policy_version
 
     @ray.method(concurrency_group=CONCURRENCY_GROUP)

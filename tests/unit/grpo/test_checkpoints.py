@@ -113,7 +113,8 @@ def test_same_step_again_replaces_the_old_one(tmp_path):
 
 def save(learner, run_dir, step):
     with write_checkpoint(run_dir, step=step, state={"step": step}) as folder:
-        learner.save(folder)
+        learner.state.begin_save(folder)
+        learner.state.finish_save()
     return run_dir / f"checkpoint-{step}"
 
 
@@ -129,7 +130,7 @@ def test_resumed_training_is_the_uninterrupted_one_bit_for_bit(options, build, t
     folder = save(first, tmp_path, 3)
     del first
     second = Learner(options)
-    second.load(folder)
+    second.state.load(folder)
     got = [second.update(batch).metrics for batch in batches[3:]]
 
     for one, other in zip(wanted[3:], got, strict=True):
@@ -146,7 +147,7 @@ def test_random_state_is_restored(options, tmp_path):
     learner = Learner(options)
     folder = save(learner, tmp_path, 1)
     wanted = torch.rand(3)
-    learner.load(folder)
+    learner.state.load(folder)
     assert torch.equal(torch.rand(3), wanted)
 
 
@@ -155,7 +156,7 @@ def test_optimizer_settings_are_the_options_not_the_checkpoints(options, samples
     learner.update(build.batch(samples))
     folder = save(learner, tmp_path, 1)
     other = Learner(replace(options, weight_decay=0.3, adam_betas=(0.8, 0.9)))
-    other.load(folder)
+    other.state.load(folder)
     assert other.optimizer.param_groups[0]["weight_decay"] == 0.3
     assert other.optimizer.param_groups[0]["betas"] == (0.8, 0.9)
 
@@ -183,4 +184,4 @@ def test_checkpoint_of_another_model_is_refused(options, tmp_path):
     Qwen2ForCausalLM(Qwen2Config(**config.to_diff_dict())).save_pretrained(tmp_path / "other")
     other = Learner(replace(options, model=str(tmp_path / "other")))
     with pytest.raises(UserError, match="is of another model than the configuration's"):
-        other.load(folder)
+        other.state.load(folder)

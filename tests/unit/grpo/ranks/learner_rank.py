@@ -22,10 +22,11 @@ def run_job(*, options, batches, probes=(), load=None, save=None):
 
     learner = Learner(options)
     if load is not None:
-        learner.load(load)
+        learner.state.load(load)
     metrics = [dict(learner.update(batch).metrics) for batch in batches]
     if save is not None:
-        learner.save(save)
+        learner.state.begin_save(save)
+        learner.state.finish_save()
     return {
         "metrics": metrics,
         "weights": {name: tensor.numpy() for name, tensor in learner.named_weights()},
