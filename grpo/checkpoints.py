@@ -19,6 +19,7 @@ LEARNER = "learner"
 ADAPTER = "adapter"
 STATE = "state.json"
 MANIFEST = "manifest.json"
+BEST = "best"
 # A file system that ended a write for want of space has less than a block or two left.
 NO_SPACE_BYTES = 2**16
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -56,7 +57,8 @@ def write_checkpoint(
 
     Example:
         >>> with write_checkpoint(run, step=10, state={"step": 10}) as folder:  # doctest: +SKIP
-        ...     learners.save(folder)
+        ...     learners.begin_save(folder)
+        ...     learners.finish_save()
     """
     final = run_dir / f"checkpoint-{step}"
     partial = run_dir / f"partial-{step}-{os.getpid()}"
@@ -140,15 +142,33 @@ def read_state(folder: Path) -> dict[str, Any]:
     return json.loads((folder / STATE).read_text(encoding="utf-8"))
 
 
+def mark_best(run_dir: Path, step: int) -> None:
+    """Make `run_dir/best` a link to a step's checkpoint, which is then never pruned."""
+    link = run_dir / f".{BEST}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(f"checkpoint-{step}")
+    link.replace(run_dir / BEST)
+
+
+def remove_leftovers(run_dir: Path) -> None:
+    """Remove what a killed process left half written or half removed."""
+    for pattern in ("partial-*", "removing-*"):
+        for path in run_dir.glob(pattern):
+            shutil.rmtree(path)
+
+
 def prune_checkpoints(run_dir: Path, keep_last: int) -> None:
-    """Remove all but the newest checkpoints.
+    """Remove all but the newest checkpoints and the best one.
 
     Raises:
         UserError: If none would be kept.
     """
     if keep_last < 1:
         raise UserError(f"keep_last={keep_last} would remove every checkpoint: give at least 1")
+    best = (run_dir / BEST).resolve()
     for path in list_checkpoints(run_dir)[:-keep_last]:
+        if path.resolve() == best:
+            continue
         # Renamed first: a removal that is interrupted must not leave half a checkpoint under its
         # name.
         doomed = path.with_name(f"removing-{path.name}")

@@ -157,6 +157,7 @@ def evaluate(parts: Parts, progress: Progress) -> None:
             step=progress.step, policy_version=progress.policy_version
         )
         parts.recorder.keep_evaluation(result, groups)
+        parts.checkpointer.consider(progress, result)
     parts.timeline.take()
 
 

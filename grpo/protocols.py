@@ -116,7 +116,11 @@ class Checkpointer(Protocol):
     """Saves everything that training needs to go on."""
 
     def save(self, progress: Progress) -> None:
-        """Write a whole checkpoint, or none."""
+        """Begin to write a checkpoint, whole or not at all."""
+        ...
+
+    def consider(self, progress: Progress, result: EvaluationResult) -> None:
+        """Keep this step's checkpoint for good, where it is the best so far."""
         ...
 
 

@@ -101,12 +101,7 @@ class RunRecorder:
         with self._unless_full(f"evaluation of step {result.step}"):
             self._directory.write_evaluation(result, groups)
         self._evaluations.append(result)
-        scores = {
-            f"heldout/{score.name}/pass@{k}": estimate.value
-            for score in result.sets
-            for k, estimate in score.pass_at_k.items()
-        }
-        self._track(result.step, scores)
+        self._track(result.step, result.metrics)
         if not self._steps:
             self._laps.lap("evaluation")
         self._console.evaluation(result)
@@ -117,7 +112,7 @@ class RunRecorder:
         Args:
             complete: Whether all steps were made.
         """
-        before = self._directory.read_evaluation(0)
+        before = self._directory.read_first_evaluation()
         after = self._evaluations[-1] if self._evaluations else None
         # Read back, so that steps which were made twice, and those before a resume, count once.
         rows = self._directory.read_lines("metrics.jsonl")

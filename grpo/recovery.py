@@ -40,6 +40,7 @@ class LearnerRecovery:
         probe: A text to prove the weights on.
         max_restarts: Within an hour.
         start_timeout_s: Longest time until the ranks are up.
+        settle: Waits for the checkpoint that is being written.
         note: Told what was lost.
         warn: Told of damaged checkpoints that are passed over.
     """
@@ -53,6 +54,7 @@ class LearnerRecovery:
         probe: Sequence[int],
         max_restarts: int,
         start_timeout_s: float,
+        settle: Callable[[], None],
         note: NoteIncident,
         warn: Callable[[str], None],
     ) -> None:
@@ -62,6 +64,7 @@ class LearnerRecovery:
         self._probe = probe
         self._budget = RestartBudget(max_restarts)
         self._start_timeout_s = start_timeout_s
+        self._settle = settle
         self._note = note
         self._warn = warn
 
@@ -73,6 +76,7 @@ class LearnerRecovery:
         """
         if not self._budget.take():
             raise error
+        self._settle()
         checkpoint = latest_checkpoint(self._directory.checkpoints, self._warn)
         target = read_progress(checkpoint) if checkpoint else Progress()
         self._note(

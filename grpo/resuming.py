@@ -3,24 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from grpo.checkpoints import latest_checkpoint, read_state
+from grpo.checkpoints import MANIFEST, latest_checkpoint, read_state, verify_checkpoint
 from grpo.config.schema import RunConfig
 from grpo.protocols import Progress
 from grpo.run_directory import RunDirectory
 from verifiers.errors import UserError
 
+# What a run that was forked keeps of where it came from.
+FORKED_FROM = "forked_from.json"
+
 # What may differ between a run and its continuation; anything else would make it another run.
 _FREE = frozenset(
     {
-        "run_name", "output_dir", "steps", "save_steps", "keep_last", "eval_steps", "report_to",
-        "eval_before_train", "rollout", "learner", "verification", "ray",
+        "run_name", "output_dir", "steps", "save_steps", "keep_last", "metric_for_best_model",
+        "eval_steps", "report_to", "eval_before_train", "rollout", "learner", "verification", "ray",
     }
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a run begins that does not begin with the bare model.
+
+    Attributes:
+        checkpoint: What it begins with.
+        directory: The folder of the run that it goes on with; None where it is a new run.
+    """
+
+    checkpoint: Path
+    directory: RunDirectory | None = None
+
+
+def find_start(
+    config: RunConfig, *, resume: str | None, fork: str | None, warn: Callable[[str], None]
+) -> Start | None:
+    """Find the checkpoint that the user asked to begin with, if they did.
+
+    Args:
+        config: Of the run.
+        resume: None, a run's folder, or an empty string for the newest run of `config.run_name`.
+        fork: None, a run's folder or a checkpoint's.
+        warn: Told of damaged checkpoints that are passed over.
+
+    Raises:
+        UserError: There is none, or it does not fit the configuration.
+    """
+    if resume is not None and fork is not None:
+        raise UserError(
+            "--resume goes on with a run and --fork starts a new one from it: give one of the two."
+        )
+    if resume is not None:
+        directory, checkpoint = find_run(config, resume, warn)
+        return Start(checkpoint=checkpoint, directory=directory)
+    if fork is None:
+        return None
+    checkpoint = _find_fork(Path(fork).expanduser(), warn)
+    step = read_progress(checkpoint).step
+    if step >= config.steps:
+        raise UserError(
+            f"--fork {fork}: the checkpoint is of step {step}, and steps={config.steps} leaves "
+            "nothing to train; steps counts from the first run's start, so raise it."
+        )
+    return Start(checkpoint=checkpoint)
+
+
+def _find_fork(path: Path, warn: Callable[[str], None]) -> Path:
+    if (path / MANIFEST).is_file():
+        verify_checkpoint(path)
+        return path.resolve()
+    checkpoint = latest_checkpoint(RunDirectory(path).checkpoints, warn)
+    if checkpoint is None:
+        raise UserError(
+            f"--fork {path}: this is neither a checkpoint (a folder with {MANIFEST}) nor the "
+            "folder of a run that has a whole one."
+        )
+    return checkpoint.resolve()
 
 
 def find_run(

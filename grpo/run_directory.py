@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,19 @@ class RunDirectory:
             if file.exists()
             else None
         )
+
+    def read_first_evaluation(self) -> EvaluationResult | None:
+        """The evaluation that later ones are compared with, if there is one."""
+        return next(self._read_evaluations(), None)
+
+    def find_best(self, metric: str, step: int) -> float | None:
+        """The highest value of a metric in the evaluations up to a step, if there is one."""
+        values = [r.metrics.get(metric) for r in self._read_evaluations() if r.step <= step]
+        return max((value for value in values if value is not None), default=None)
+
+    def _read_evaluations(self) -> Iterator[EvaluationResult]:
+        for file in sorted(self.path.glob("evaluations/step-*.json")):
+            yield EvaluationResult.model_validate_json(file.read_text(encoding="utf-8"))
 
     def _write(self, name: str, text: str) -> Path:
         file = self.path / name

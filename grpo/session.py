@@ -25,7 +25,7 @@ from grpo.objective import make_objective, make_reward_policy
 from grpo.preparation import Prepared, describe, prepare
 from grpo.protocols import Progress
 from grpo.recorder import RunRecorder
-from grpo.resuming import find_run, read_progress
+from grpo.resuming import FORKED_FROM, Start, find_start, read_progress
 from grpo.rollout.errors import RolloutError
 from grpo.run_directory import RunDirectory
 from grpo.stopping import StopSignal
@@ -44,7 +44,7 @@ from verifiers.incident import NoteIncident
 
 
 def run_training(
-    config: RunConfig, console: Console, *, resume: str | None, begun: float
+    config: RunConfig, console: Console, *, resume: str | None, fork: str | None, begun: float
 ) -> tuple[bool, dict[str, Any]]:
     """Train.
 
@@ -52,6 +52,7 @@ def run_training(
         config: Of the run.
         console: Where it is shown.
         resume: None for a new run, a run's folder, or an empty string for the newest of that name.
+        fork: None, or the folder of a run or checkpoint that a new run starts from.
         begun: `time.perf_counter()` at the command's start.
 
     Returns:
@@ -66,13 +67,13 @@ def run_training(
     make_reward_policy(config)
     console.phase("checking the data")
     inputs = load_inputs(config)
-    found = None if resume is None else find_run(config, resume, warn=console.line)
+    start = find_start(config, resume=resume, fork=fork, warn=console.line)
     laps.lap("data")
     console.phase("starting Ray")
     with _ray(config, inputs) as prepared:
         for line in describe(config, prepared):
             console.line(line)
-        directory, checkpoint = found or (_make_directory(config), None)
+        directory = (start and start.directory) or _make_directory(config, start)
         console.line(f"folder     {directory.path}")
         laps.lap("Ray and prompts")
         plain = config.model_dump(mode="json")
@@ -82,7 +83,7 @@ def run_training(
                 prepared,
                 console=console,
                 directory=directory,
-                checkpoint=checkpoint,
+                start=start,
                 trackers=trackers,
                 laps=laps,
             )
@@ -96,7 +97,7 @@ def _train(
     *,
     console: Console,
     directory: RunDirectory,
-    checkpoint: Path | None,
+    start: Start | None,
     trackers: Sequence[Tracker],
     laps: Laps,
 ) -> tuple[bool, dict[str, Any]]:
@@ -116,15 +117,16 @@ def _train(
         assert machinery.learner is not None
         publisher = make_publisher(config, machinery)
         probe = _choose_probe(prepared)
-        if checkpoint is None:
+        if start is None:
             progress = Progress()
             publisher.prove(probe)
         else:
-            progress = read_progress(checkpoint)
-            machinery.learner.load(checkpoint)
+            progress = read_progress(start.checkpoint)
+            machinery.learner.load(start.checkpoint)
             publisher.publish(progress.policy_version, probe)
             directory.forget_after(progress.step)
-            console.line(f"resumed    from {checkpoint} after step {progress.step}")
+            how = "resumed" if start.directory else "forked"
+            console.line(f"{how:10} from {start.checkpoint} after step {progress.step}")
         laps.lap("weights proved")
         recorder = RunRecorder(
             directory=directory,
@@ -139,6 +141,8 @@ def _train(
             machinery.learner,
             keep_last=config.keep_last,
             note=incidents.note,
+            best_metric=config.metric_for_best_model,
+            best_value=directory.find_best(config.metric_for_best_model or "", progress.step),
         )
         with StopSignal(console.line) as stop:
             parts = make_parts(
@@ -152,16 +156,22 @@ def _train(
                     config,
                     machinery,
                     publisher=publisher,
+                    checkpointer=checkpointer,
                     directory=directory,
                     probe=probe,
                     note=incidents.note,
                     warn=console.line,
                 ),
                 timeline=timeline,
-                evaluate_first=config.eval_before_train and progress.step == 0,
+                evaluate_first=config.eval_before_train
+                and (progress.step == 0 or (start is not None and start.directory is None)),
                 check_stop=stop.check,
             )
-            complete = train(parts, progress)
+            try:
+                complete = train(parts, progress)
+            finally:
+                # Whatever ends the run, the checkpoint that it was writing is worth having.
+                checkpointer.settle()
             checkpointer.finish()
         return complete, recorder.close(complete=complete)
 
@@ -249,12 +259,14 @@ def _running(
         machinery.close()
 
 
-def _make_directory(config: RunConfig) -> RunDirectory:
+def _make_directory(config: RunConfig, start: Start | None) -> RunDirectory:
     directory = RunDirectory.create(config.output_dir, config.run_name)
     directory.write_config(config)
     directory.write_json(
         "environment.json", describe_environment() | {"sandbox": describe_sandbox(config.sandbox)}
     )
+    if start is not None:
+        directory.write_json(FORKED_FROM, {"checkpoint": str(start.checkpoint)})
     return directory
 
 

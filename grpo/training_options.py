@@ -48,6 +48,14 @@ def _find_disagreements(config: RunConfig, device: str) -> Iterator[str]:
             f"with lora_r={config.lora_r} it is the model under the adapters, which never changes; "
             "set one of the two to 0."
         )
+    known = [
+        f"heldout/{d.label}/pass@{k}" for d in config.evaluation.data for k in config.evaluation.k
+    ]
+    if config.metric_for_best_model not in {None, *known}:
+        yield (
+            f"metric_for_best_model={config.metric_for_best_model!r} is not among the metrics of "
+            f"evaluation.data and evaluation.k, which are: {', '.join(known) or 'none'}."
+        )
     if config.optim == "adamw_8bit":
         yield from _find_what_8_bits_lack(config, device)
 

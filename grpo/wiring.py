@@ -337,6 +337,7 @@ def make_recovery(
     machinery: Machinery,
     *,
     publisher: ProvingPublisher,
+    checkpointer: RunCheckpointer,
     directory: RunDirectory,
     probe: Sequence[int],
     note: NoteIncident,
@@ -351,6 +352,7 @@ def make_recovery(
         probe=probe,
         max_restarts=config.learner.max_restarts,
         start_timeout_s=_START_TIMEOUT_S,
+        settle=checkpointer.settle,
         note=note,
         warn=warn,
     )

@@ -26,6 +26,7 @@ examples:
   verigrad train configs/quickstart.yaml --dry-run
   verigrad train configs/quickstart.yaml --resume
   verigrad train configs/quickstart.yaml --resume runs/quickstart-2
+  verigrad train configs/quickstart.yaml --fork runs/quickstart steps=80 learning_rate=1e-4
 """
 
 
@@ -51,6 +52,12 @@ def add_parser(subparsers: Any) -> None:
         help="go on from the newest whole checkpoint of a run's folder; by default of the newest "
         "run with this name",
     )
+    parser.add_argument(
+        "--fork",
+        metavar="RUN_OR_CHECKPOINT",
+        help="start a new run from another's newest whole checkpoint, or from one of them; its "
+        "options may differ from that run's",
+    )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.set_defaults(run=run)
 
@@ -72,7 +79,9 @@ def run(args: argparse.Namespace) -> int:
     from grpo.session import run_training
 
     with console:
-        complete, summary = run_training(config, console, resume=args.resume, begun=begun)
+        complete, summary = run_training(
+            config, console, resume=args.resume, fork=args.fork, begun=begun
+        )
     if args.json:
         json.dump(summary, sys.stdout, indent=2)
         print()

@@ -458,7 +458,10 @@ class RunConfig(Section):
     save_steps: NonNegative = 50
     """Write a checkpoint every so many steps; 0 only at the end and on Ctrl-C."""
     keep_last: Positive = 2
-    """Checkpoints kept."""
+    """Checkpoints kept, besides the best one."""
+    metric_for_best_model: str | None = None
+    """Keep the checkpoint with the highest value of a held-out metric, such as
+    `heldout/maths/pass@1`, whatever comes after it; `checkpoints/best` points at it."""
     eval_steps: NonNegative = 0
     """Evaluate every so many steps; 0 only before and after training."""
     eval_before_train: bool = True

@@ -85,6 +85,15 @@ class EvaluationResult(_Record):
     seconds: float
     sets: tuple[SetScore, ...]
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Scores under the names of metrics, as `heldout/maths/pass@1`."""
+        return {
+            f"heldout/{score.name}/pass@{k}": estimate.value
+            for score in self.sets
+            for k, estimate in score.pass_at_k.items()
+        }
+
 
 Estimator = Callable[[ProblemScore, int], float]
 ESTIMATORS: Mapping[str, Estimator] = {

@@ -18,7 +18,7 @@ from grpo.learner.errors import LearnerDied, LearnerFailed, LearnerStalled
 from grpo.learner.invariants import InvariantBroken
 from grpo.learner.options import LearnerOptions
 from grpo.learner.report import UpdateReport
-from grpo.learner.watch import ASK_EVERY_S, CONCURRENCY_GROUP, RankWatch
+from grpo.learner.watch import ASK_EVERY_S, CONCURRENCY_GROUP, WRITING, RankWatch
 from grpo.rollout.weights import Transport, WeightPayload
 from grpo.values import Batch
 from verifiers.errors import UserError
@@ -212,7 +212,7 @@ class LearnerGroup:
         # Ray's type hints know the decorator only.
         make_remote: Any = ray.remote
         return (
-            make_remote(concurrency_groups={CONCURRENCY_GROUP: 1})(LearnerRank)
+            make_remote(concurrency_groups={CONCURRENCY_GROUP: 1, WRITING: 1})(LearnerRank)
             .options(
                 num_cpus=self._resources.num_cpus,
                 num_gpus=self._resources.num_gpus,

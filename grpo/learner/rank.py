@@ -15,14 +15,11 @@ from transformers.utils import logging as transformers_logging
 from grpo.learner.learner import Learner
 from grpo.learner.options import LearnerOptions
 from grpo.learner.report import UpdateReport
-from grpo.learner.watch import CONCURRENCY_GROUP
+from grpo.learner.watch import CONCURRENCY_GROUP, WRITING
 from grpo.rollout.transports import WeightSender, make_sender
 from grpo.rollout.weights import Transport, WeightPayload
 from grpo.values import Batch
 from verifiers.vitals import Vitals, describe_threads, read_vitals
-
-# Ray answers calls of this group in a thread of their own.
-WRITING = "writing"
 
 
 class LearnerRank:

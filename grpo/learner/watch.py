@@ -15,6 +15,8 @@ ASK_EVERY_S = 5.0
 STACK_WAIT_S = 5.0
 # Ray keeps these calls apart from the work, so that a rank answers while it works.
 CONCURRENCY_GROUP = "watch"
+# Another, for calls that wait for the disk.
+WRITING = "writing"
 
 
 class RankWatch:

@@ -78,11 +78,7 @@ class RunReader:
     def _read_scores(self, step: int) -> dict[str, Any]:
         result = self._directory.read_evaluation(step)
         assert result is not None, step
-        return {"step": step} | {
-            f"heldout/{score.name}/pass@{k}": estimate.value
-            for score in result.sets
-            for k, estimate in score.pass_at_k.items()
-        }
+        return {"step": step} | result.metrics
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         file = self._path / name

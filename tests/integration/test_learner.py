@@ -141,7 +141,8 @@ def test_two_ranks_train_as_one_does_and_resume_exactly(single, pair, tmp_path):
         torch.testing.assert_close(others[name], tensor, rtol=0, atol=2e-6, msg=name)
 
     with write_checkpoint(tmp_path, step=2, state={}) as folder:
-        pair.save(folder)
+        pair.begin_save(folder)
+        pair.finish_save()
     straight = run(pair, (3, 4))
     wanted = fetch(pair, 4)
     names = {path.name for path in (tmp_path / "checkpoint-2" / "learner").iterdir()}
@@ -178,7 +179,8 @@ def test_facts_of_the_start(single, options):
 
 def test_scores_are_the_published_policys(single, tmp_path):
     with write_checkpoint(tmp_path, step=1, state={}) as folder:
-        single.save(folder)
+        single.begin_save(folder)
+        single.finish_save()
     scores = single.score([((1, 2), (3, 4, 5)), ((1,), (2,))])
     model = Qwen2ForCausalLM.from_pretrained(tmp_path / "checkpoint-1" / "policy").eval()
     with torch.no_grad():

@@ -119,6 +119,9 @@ class Spy:
     def save(self, progress):
         self.events.append(f"save {progress.step}")
 
+    def consider(self, progress, result):
+        pass
+
 
 def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
     timeline = Timeline()

@@ -1,0 +1,150 @@
+"""Checkpoints that are written while the loop goes on, the best one, and where a run may begin."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from grpo.checkpointer import RunCheckpointer
+from grpo.checkpoints import list_checkpoints, read_state, verify_checkpoint
+from grpo.config.schema import RunConfig
+from grpo.evaluation.scores import Estimate, EvaluationResult, SetScore
+from grpo.learner.errors import LearnerDied
+from grpo.protocols import Progress
+from grpo.resuming import find_start
+from verifiers.errors import UserError
+
+
+class SlowLearner:
+    """Copies at once, and writes when it is told to."""
+
+    def __init__(self):
+        self.may_write = threading.Event()
+        self.weights = "first"
+        self.error = None
+
+    def begin_save(self, folder):
+        self._copy, self._folder = self.weights, folder
+
+    def finish_save(self):
+        assert self.may_write.wait(10)
+        if self.error:
+            raise self.error
+        (self._folder / "weights").write_text(self._copy)
+
+
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def state(self):
+        return {"count": self.count}
+
+    def restore(self, state):
+        self.count = state["count"]
+
+
+def names(folder):
+    return [path.name for path in list_checkpoints(folder)]
+
+
+def test_training_goes_on_while_the_state_of_then_is_written(tmp_path):
+    learner, counter, progress = SlowLearner(), Counter(), Progress(step=1, policy_version=1)
+    checkpointer = RunCheckpointer(
+        tmp_path, learner, keep_last=2, note=pytest.fail, parts={"counter": counter}
+    )
+    checkpointer.save(progress)
+    learner.weights, counter.count, progress.step = "second", 7, 2
+    assert names(tmp_path) == []
+    learner.may_write.set()
+    checkpointer.settle()
+    folder = tmp_path / "checkpoint-1"
+    verify_checkpoint(folder)
+    assert (folder / "weights").read_text() == "first"
+    state = read_state(folder)
+    assert (state["step"], state["parts"]) == (1, {"counter": {"count": 0}})
+
+
+def test_a_rank_that_dies_while_it_writes_costs_that_checkpoint_only(tmp_path):
+    learner, notes = SlowLearner(), []
+    learner.may_write.set()
+    checkpointer = RunCheckpointer(tmp_path, learner, keep_last=2, note=notes.append)
+    learner.error = LearnerDied("rank 0 died")
+    checkpointer.save(Progress(step=1))
+    checkpointer.settle()
+    learner.error = None
+    checkpointer.save(Progress(step=2))
+    checkpointer.finish()
+    assert names(tmp_path) == ["checkpoint-2"]
+    assert [(n.worker, n.action) for n in notes] == [("checkpoint of step 1", "not written")]
+
+
+def test_what_a_killed_run_left_half_written_is_removed(tmp_path):
+    (tmp_path / "partial-3-99" / "policy").mkdir(parents=True)
+    (tmp_path / "removing-checkpoint-1").mkdir()
+    RunCheckpointer(tmp_path, SlowLearner(), keep_last=1, note=pytest.fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def evaluate(step, value):
+    estimate = Estimate.model_construct(value=value)
+    score = SetScore.model_construct(name="maths", pass_at_k={1: estimate})
+    return EvaluationResult.model_construct(step=step, sets=(score,))
+
+
+def test_the_best_checkpoint_outlives_keep_last(tmp_path):
+    learner = SlowLearner()
+    learner.may_write.set()
+    checkpointer = RunCheckpointer(
+        tmp_path, learner, keep_last=1, note=pytest.fail, best_metric="heldout/maths/pass@1"
+    )
+    for step, value in enumerate((0.2, 0.9, 0.5, 0.9, 0.1), start=1):
+        progress = Progress(step=step)
+        if step != 2:  # an evaluation between two checkpoints makes one of its own
+            checkpointer.save(progress)
+        checkpointer.consider(progress, evaluate(step, value))
+    checkpointer.finish()
+    assert names(tmp_path) == ["checkpoint-2", "checkpoint-5"]
+    assert (tmp_path / "best").resolve().name == "checkpoint-2"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run with a checkpoint of step 4."""
+    learner = SlowLearner()
+    learner.may_write.set()
+    folder = tmp_path / "run"
+    checkpointer = RunCheckpointer(folder / "checkpoints", learner, keep_last=1, note=pytest.fail)
+    checkpointer.save(Progress(step=4))
+    checkpointer.finish()
+    return folder
+
+
+def make_config(**options):
+    return RunConfig.model_validate({"model": "m", "data": {"path": "d.jsonl"}} | options)
+
+
+@pytest.mark.parametrize("below", ["", "checkpoints/checkpoint-4"])
+def test_a_fork_names_a_run_or_a_checkpoint(run, below):
+    start = find_start(make_config(steps=9), resume=None, fork=str(run / below), warn=pytest.fail)
+    assert start is not None
+    assert start.directory is None
+    assert start.checkpoint == run / "checkpoints/checkpoint-4"
+
+
+def test_forks_that_cannot_be_are_refused(run, tmp_path):
+    def fork(path, steps=9, resume=None):
+        find_start(make_config(steps=steps), resume=resume, fork=str(path), warn=pytest.fail)
+
+    with pytest.raises(UserError, match=r"of step 4, and steps=4 leaves nothing"):
+        fork(run, steps=4)
+    with pytest.raises(UserError, match="neither a checkpoint"):
+        fork(tmp_path)
+    with pytest.raises(UserError, match="give one of the two"):
+        fork(run, resume="")
+    manifest = run / "checkpoints/checkpoint-4/manifest.json"
+    manifest.write_text(json.dumps({"files": {"weights": {"size": 99, "blake2b": ""}}}))
+    with pytest.raises(UserError, match="has 5 bytes, but 99 were written"):
+        fork(run / "checkpoints/checkpoint-4")
