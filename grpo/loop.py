@@ -21,6 +21,7 @@ from grpo.protocols import (
     Recovery,
     Schedule,
 )
+from grpo.skips import SkipGuard
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
 from grpo.values import Batch, SamplingOptions, StepReport
@@ -38,6 +39,7 @@ class Parts:
     recorder: Recorder
     checkpointer: Checkpointer
     recovery: Recovery
+    skips: SkipGuard
     schedule: Schedule
     timeline: Timeline
     sampling: SamplingOptions
@@ -139,6 +141,7 @@ def learn(parts: Parts, progress: Progress, batch: Batch) -> tuple[dict[str, flo
     """
     with parts.timeline.phase("update"):
         update = parts.learner.update(batch)
+    parts.skips.note(batch, update.non_finite)
     if update.skipped:
         return dict(update.metrics), update.skipped
     progress.policy_version += 1

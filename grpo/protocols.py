@@ -49,6 +49,11 @@ class Update(Protocol):
         """Why the weights were left alone; None when they were updated."""
         ...
 
+    @property
+    def non_finite(self) -> str | None:
+        """What was not finite in an update that was not applied."""
+        ...
+
 
 class Learner(Protocol):
     """Improves the policy."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from grpo.checkpointer import Stateful
 from grpo.checkpoints import MANIFEST, latest_checkpoint, read_state, verify_checkpoint
 from grpo.config.schema import RunConfig
 from grpo.protocols import Progress
@@ -148,3 +149,10 @@ def read_progress(checkpoint: Path) -> Progress:
     """Where a checkpoint stands."""
     state = read_state(checkpoint)
     return Progress(step=state["step"], policy_version=state["policy_version"])
+
+
+def restore_parts(checkpoint: Path, parts: Mapping[str, Stateful]) -> None:
+    """Give the parts of the loop the state back that the checkpoint has of them."""
+    for name, state in read_state(checkpoint).get("parts", {}).items():
+        if name in parts:
+            parts[name].restore(state)

@@ -25,9 +25,10 @@ from grpo.objective import make_objective, make_reward_policy
 from grpo.preparation import Prepared, describe, prepare
 from grpo.protocols import Progress
 from grpo.recorder import RunRecorder
-from grpo.resuming import FORKED_FROM, Start, find_start, read_progress
+from grpo.resuming import FORKED_FROM, Start, find_start, read_progress, restore_parts
 from grpo.rollout.errors import RolloutError
 from grpo.run_directory import RunDirectory
+from grpo.skips import SkipGuard
 from grpo.stopping import StopSignal
 from grpo.timing import Laps, Timeline
 from grpo.trackers import Tracker, open_trackers
@@ -136,11 +137,16 @@ def _train(
             laps=laps,
             incidents=incidents,
         )
+        skips = SkipGuard(directory.write_json, max_in_a_row=config.max_non_finite_steps)
+        stateful = {"skips": skips}
+        if start is not None:
+            restore_parts(start.checkpoint, stateful)
         checkpointer = RunCheckpointer(
             directory.checkpoints,
             machinery.learner,
             keep_last=config.keep_last,
             note=incidents.note,
+            parts=stateful,
             best_metric=config.metric_for_best_model,
             best_value=directory.find_best(config.metric_for_best_model or "", progress.step),
         )
@@ -162,6 +168,7 @@ def _train(
                     note=incidents.note,
                     warn=console.line,
                 ),
+                skips=skips,
                 timeline=timeline,
                 evaluate_first=config.eval_before_train
                 and (progress.step == 0 or (start is not None and start.directory is None)),

@@ -28,6 +28,7 @@ from grpo.recovery import LearnerRecovery
 from grpo.rollout.options import EngineOptions, available_cores
 from grpo.rollout.pool import RolloutPool
 from grpo.run_directory import RunDirectory
+from grpo.skips import SkipGuard
 from grpo.timing import Timeline
 from grpo.values import SamplingOptions
 from sandbox.options import MAX_DEFAULT_SIZE
@@ -279,6 +280,7 @@ def make_parts(
     recorder: Recorder,
     checkpointer: RunCheckpointer,
     recovery: LearnerRecovery,
+    skips: SkipGuard,
     timeline: Timeline,
     evaluate_first: bool,
     check_stop: Callable[[], None],
@@ -297,6 +299,7 @@ def make_parts(
         recorder=recorder,
         checkpointer=checkpointer,
         recovery=recovery,
+        skips=skips,
         schedule=Schedule(
             steps=config.steps,
             eval_steps=config.eval_steps,

@@ -459,6 +459,9 @@ class RunConfig(Section):
     """Write a checkpoint every so many steps; 0 only at the end and on Ctrl-C."""
     keep_last: Positive = 2
     """Checkpoints kept, besides the best one."""
+    max_non_finite_steps: Positive = 3
+    """The run fails when so many steps in a row give a loss or gradient that is not finite. Each is
+    skipped, and its batch written to `skipped/`."""
     metric_for_best_model: str | None = None
     """Keep the checkpoint with the highest value of a held-out metric, such as
     `heldout/maths/pass@1`, whatever comes after it; `checkpoints/best` points at it."""

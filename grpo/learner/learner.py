@@ -114,7 +114,11 @@ class Learner:
             self.coefficients.follow(
                 kl=metrics.get("kl"), entropy=metrics["entropy"], num_samples=len(batch.samples)
             )
-        return UpdateReport(metrics=metrics, skipped=skipped if figures.num_applied == 0 else None)
+        return UpdateReport(
+            metrics=metrics,
+            skipped=skipped if figures.num_applied == 0 else None,
+            non_finite=skipped,
+        )
 
     def _plan(self, batch: Batch) -> list[list[MicroBatch]]:
         """This rank's micro-batches of each mini-batch, none of which is empty."""

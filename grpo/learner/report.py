@@ -14,10 +14,13 @@ class UpdateReport:
     Attributes:
         metrics: By name; see docs/metrics.md.
         skipped: Why the weights were left alone; None when they were updated.
+        non_finite: What was not finite in an update that was not applied, whether or not others on
+            the batch were.
     """
 
     metrics: Mapping[str, float]
     skipped: str | None = None
+    non_finite: str | None = None
 
 
 def summarise(

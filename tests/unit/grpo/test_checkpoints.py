@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from peft import PeftModel
 from transformers import (
     AutoModelForCausalLM,
     PreTrainedTokenizerFast,
@@ -24,6 +25,7 @@ from grpo.checkpoints import (
     write_checkpoint,
 )
 from grpo.learner.learner import Learner
+from grpo.learner.options import LoraOptions
 from verifiers.errors import UserError
 
 
@@ -185,3 +187,30 @@ def test_checkpoint_of_another_model_is_refused(options, tmp_path):
     other = Learner(replace(options, model=str(tmp_path / "other")))
     with pytest.raises(UserError, match="is of another model than the configuration's"):
         other.state.load(folder)
+
+
+def test_adapters_and_weights_are_not_taken_for_each_other(options, samples, build, tmp_path):
+    adapted = replace(options, lora=LoraOptions(r=4))
+    full = save(Learner(options), tmp_path / "full", 1)
+    lora = save(Learner(adapted), tmp_path / "lora", 1)
+    with pytest.raises(UserError, match="has no adapters, but the configuration trains some"):
+        Learner(adapted).state.load(full)
+    with pytest.raises(UserError, match="has some, but the configuration trains no adapters"):
+        Learner(options).state.load(lora)
+    fewer = replace(options, lora=LoraOptions(r=4, target_modules=("q_proj",)))
+    with pytest.raises(UserError, match="of another model"):
+        Learner(fewer).state.load(lora)
+    frozen = Learner(replace(options, frozen_layers=("mlp",)))
+    with pytest.raises(UserError, match=r"trained other weights.*mlp.*only in the checkpoint"):
+        frozen.state.load(full)
+
+
+def test_peft_reads_the_adapter_and_it_is_the_served_policy(options, samples, build, tmp_path):
+    learner = Learner(replace(options, lora=LoraOptions(r=4), learning_rate=0.02))
+    learner.update(build.batch(samples))
+    folder = save(learner, tmp_path, 1)
+    base = AutoModelForCausalLM.from_pretrained(options.model)
+    model = PeftModel.from_pretrained(base, folder / "adapter").merge_and_unload()
+    merged = AutoModelForCausalLM.from_pretrained(folder / "policy").state_dict()
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(merged[name], tensor, rtol=0, atol=1e-6, msg=name)

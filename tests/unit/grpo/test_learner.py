@@ -144,6 +144,7 @@ def test_overflow_skips_the_step_and_the_next_one_works(options, samples, build)
     report = learner.update(build.batch(bad))
     assert report.skipped is not None
     assert "non-finite" in report.skipped
+    assert report.non_finite == report.skipped
     assert learner.updates_done == 0
     assert all(torch.equal(before[name], tensor) for name, tensor in learner.named_weights())
     assert learner.update(build.batch(samples)).skipped is None

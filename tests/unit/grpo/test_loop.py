@@ -1,19 +1,22 @@
 """The loop with fakes around it: what runs when, what a stop leaves behind, what is counted."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
 from grpo.algorithms.advantages import Scaling
 from grpo.collect import Collector
 from grpo.data.sampler import ProblemSampler
+from grpo.errors import RunFailed
 from grpo.learner.errors import LearnerDied
 from grpo.loop import Parts, train
 from grpo.protocols import BatchPolicy, Progress, Schedule
 from grpo.rewards import RewardPolicy
+from grpo.skips import SkipGuard
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
-from grpo.values import Rollout, SamplingOptions
+from grpo.values import Batch, Rollout, SamplingOptions
 from grpo.waits import WORKERS
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
@@ -82,6 +85,7 @@ class Spy:
     traces: list = field(default_factory=list)
     metrics: dict = field(default_factory=lambda: {"loss": 0.0})
     skipped: str | None = None
+    non_finite: str | None = None
     dies_at: int | None = None
 
     def update(self, batch):
@@ -143,6 +147,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
         recorder=spy,
         checkpointer=spy,
         recovery=spy,
+        skips=SkipGuard(lambda name, _: Path(name), max_in_a_row=2),
         schedule=Schedule(**settings),
         timeline=timeline,
         sampling=SAMPLING,
@@ -192,6 +197,31 @@ def test_groups_without_signal_make_no_update_and_no_version():
     assert "update" not in spy.events
     assert progress == Progress(step=1, policy_version=0)
     assert spy.reports[0].dropped == {"no_signal": 4}
+
+
+def test_too_many_updates_in_a_row_that_are_not_finite_end_the_run():
+    spy = Spy(skipped="non-finite loss (nan)", non_finite="non-finite loss (nan)")
+    parts = make_parts(spy, ["right", "wrong"], steps=9)
+    kept = {}
+    parts = replace(
+        parts,
+        skips=SkipGuard(lambda name, row: kept.update({name: row}) or Path(name), max_in_a_row=3),
+    )
+    parts.skips.restore({"in_a_row": 1})  # as the checkpoint that the run goes on from has it
+    with pytest.raises(RunFailed, match=r"last 3 steps in a row.*skipped/step-000002\.json"):
+        train(parts, Progress())
+    assert list(kept) == ["skipped/step-000001.json", "skipped/step-000002.json"]
+    batch = kept["skipped/step-000001.json"]
+    assert batch["reason"] == "non-finite loss (nan)"
+    assert batch["samples"][0]["completion_ids"]
+
+
+def test_a_finite_update_begins_the_count_anew():
+    batch = Batch(step=1, samples=(), num_loss_tokens=0)
+    guard = SkipGuard(lambda name, _: Path(name), max_in_a_row=2)
+    for reason in ("non-finite loss", None, "non-finite loss", None):
+        guard.note(batch, reason)
+    assert guard.state() == {"in_a_row": 0}
 
 
 def test_an_update_that_was_skipped_is_not_published():

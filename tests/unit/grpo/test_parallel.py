@@ -15,6 +15,7 @@ import pytest
 
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import resolve_objective
+from grpo.learner.options import LoraOptions
 
 RANK = Path(__file__).parent / "ranks" / "learner_rank.py"
 
@@ -139,3 +140,27 @@ def test_fsdp2_shards_the_weights_and_trains_as_one_rank_does(exact, samples, bu
         for found, expected in zip(rank["metrics"], single["metrics"], strict=True):
             assert found["loss"] == pytest.approx(expected["loss"], abs=1e-6)
             assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-4)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("lora", [None, LoraOptions(r=4)], ids=["full", "lora"])
+def test_a_checkpoint_serves_any_number_of_ranks(exact, build, tmp_path, lora):
+    """One rank, then two that share the weights, then one again: as if it were one all the time."""
+    options = replace(exact, lora=lora, ref_model_sync_steps=0 if lora else 2)
+    sharded = replace(options, sharding="fsdp2")
+    batches = [build.batch(build.samples(seed=step), step) for step in range(1, 5)]
+    first, second = tmp_path / "first", tmp_path / "second"
+    straight = {"options": options, "batches": batches}
+    [[expected, _]] = run_ranks(
+        1, [straight, {"options": options, "batches": batches[:2], "save": first}]
+    )
+    middle = {"options": sharded, "batches": batches[2:3], "load": first, "save": second}
+    for [answer] in run_ranks(2, [middle]):
+        assert answer["metrics"][0]["loss"] == pytest.approx(expected["metrics"][2]["loss"])
+    files = {path.name for path in (second / "learner").iterdir()}
+    assert files >= {"optimizer.pt", "random-0.pt", "random-1.pt"}
+    assert ("reference.safetensors" in files) is (lora is None)
+    assert (second / "adapter" / "adapter_config.json").is_file() is (lora is not None)
+    [[last]] = run_ranks(1, [{"options": options, "batches": batches[3:], "load": second}])
+    assert last["metrics"][0]["kl"] == pytest.approx(expected["metrics"][3]["kl"], rel=1e-4)
+    assert_same(last["weights"], expected["weights"], tolerance=1e-6)
