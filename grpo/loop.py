@@ -142,6 +142,8 @@ def learn(parts: Parts, progress: Progress, batch: Batch) -> tuple[dict[str, flo
     with parts.timeline.phase("update"):
         update = parts.learner.update(batch)
     parts.skips.note(batch, update.non_finite)
+    for breach in update.breaches:
+        parts.recorder.keep_breach(batch.step, breach)
     if update.skipped:
         return dict(update.metrics), update.skipped
     progress.policy_version += 1

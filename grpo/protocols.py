@@ -54,6 +54,11 @@ class Update(Protocol):
         """What was not finite in an update that was not applied."""
         ...
 
+    @property
+    def breaches(self) -> Sequence[str]:
+        """Broken invariants, where they do not stop the run."""
+        ...
+
 
 class Learner(Protocol):
     """Improves the policy."""
@@ -90,6 +95,10 @@ class Recorder(Protocol):
 
     def keep_rollouts(self, step: int, groups: Sequence[ScoredGroup]) -> None:
         """Write a step's rollouts."""
+        ...
+
+    def keep_breach(self, step: int, text: str) -> None:
+        """Write and show a broken invariant that did not stop the run."""
         ...
 
     def keep_step(self, report: StepReport) -> None:

@@ -86,10 +86,11 @@ class RunRecorder:
             self._laps.lap("first step")
             self._console.first_step(self._laps.seconds)
         for symptom in self._watch.look(report.step, report.metrics, self._groups):
-            self._warnings.append(symptom)
-            with self._unless_full(f"warnings of step {report.step}"):
-                self._directory.append_line("warnings.jsonl", asdict(symptom))
-            self._console.symptom(symptom)
+            self._keep_warning(symptom)
+
+    def keep_breach(self, step: int, text: str) -> None:
+        """Write and show a broken invariant that did not stop the run."""
+        self._keep_warning(Symptom(name="invariant", step=step, text=text))
 
     def keep_trace(self, step: int, times: StepTimes) -> None:
         """Write a step's timeline."""
@@ -105,6 +106,12 @@ class RunRecorder:
         if not self._steps:
             self._laps.lap("evaluation")
         self._console.evaluation(result)
+
+    def _keep_warning(self, symptom: Symptom) -> None:
+        self._warnings.append(symptom)
+        with self._unless_full(f"warnings of step {symptom.step}"):
+            self._directory.append_line("warnings.jsonl", asdict(symptom))
+        self._console.symptom(symptom)
 
     def close(self, *, complete: bool) -> dict[str, Any]:
         """Write `summary.json`, show the closing tables, and return the summary.

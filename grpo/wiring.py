@@ -182,6 +182,7 @@ def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> Lea
         reference_offload=config.learner.reference_offload,
         optim=config.optim,
         use_cpu=find_device() == "cpu",
+        on_breach=config.invariants.on_breach,
         max_logprob_difference=config.invariants.max_logprob_difference,
         check_sampler_logprobs=samples_whole_distribution(config),
         seed=config.seed,

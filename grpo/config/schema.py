@@ -284,7 +284,11 @@ class RayConfig(Section):
 
 
 class InvariantsConfig(Section):
-    """The checks that run beside every step; a breach stops the run."""
+    """The checks that run beside every step."""
+
+    on_breach: Literal["stop", "warn"] = "stop"
+    """What a breach leads to: the run stops, or it goes on with a warning. Wrong lengths, a wrong
+    normaliser and weights that did not reach an engine stop it in any case."""
 
     max_logprob_difference: Annotated[float, Field(gt=0)] | None = None
     """Largest mean |engine - learner| log-probability of a text; by default what rounding explains:

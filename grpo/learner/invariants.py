@@ -62,18 +62,11 @@ class InvariantBroken(RuntimeError):
         return f"invariant {self.check!r} is broken: {self.detail}"
 
 
-def check_batch(batch: Batch, *, centred: bool = True) -> None:
-    """Check lengths, the normaliser and the groups' means before anything is computed from them.
-
-    Every verified member of a group must be in the batch, masked if it may not teach; otherwise the
-    mean of what is left of the group need not be 0.
-
-    Args:
-        batch: Over all ranks.
-        centred: Whether the advantages of a group sum to 0.
+def check_batch(batch: Batch) -> None:
+    """Check lengths and the normaliser before anything is computed from them.
 
     Raises:
-        InvariantBroken: `mask_lengths`, `normaliser` or `group_mean`.
+        InvariantBroken: `mask_lengths` or `normaliser`.
     """
     for sample in batch.samples:
         if not sample.prompt_ids:
@@ -91,12 +84,13 @@ def check_batch(batch: Batch, *, centred: bool = True) -> None:
             f"step {batch.step} says {batch.num_loss_tokens} loss tokens, its samples have "
             f"{counted}",
         )
-    if centred:
-        check_group_means(batch.samples)
 
 
 def check_group_means(samples: Sequence[TrainSample]) -> None:
     """Check that the advantages of every group sum to 0.
+
+    Every verified member of a group must be in the batch, masked if it may not teach; otherwise the
+    mean of what is left of the group need not be 0.
 
     Raises:
         InvariantBroken: `group_mean`.

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor
 
 from grpo.algorithms.advantages import UNCENTRED
@@ -16,6 +17,7 @@ from grpo.learner import invariants
 from grpo.learner.batching import MicroBatch, plan_microbatches, split_by_groups, weigh_samples
 from grpo.learner.coefficients import Coefficients
 from grpo.learner.figures import StepFigures
+from grpo.learner.guard import Guard
 from grpo.learner.microbatch import compute_microbatch_loss
 from grpo.learner.optimizer import build_optimizer
 from grpo.learner.options import LearnerOptions
@@ -54,11 +56,13 @@ class Learner:
         self.reference = make_reference(options, self.policy, self.accelerator)
         # After the weights are where they stay: sharding replaces every parameter by its shard.
         self.optimizer: Any = build_optimizer(self.policy, options)
+        self._guard = Guard(options.on_breach)
         self._passes = Passes(
             self.policy,
             self._wrapped,
             self.reference,
             accelerator=self.accelerator,
+            guard=self._guard,
             options=options,
         )
         # One pass gives old and new log-probabilities, so that every ratio is exactly 1.
@@ -95,9 +99,10 @@ class Learner:
             UserError: If a sample is longer than the token budget.
         """
         started = time.perf_counter()
-        invariants.check_batch(
-            batch, centred=self.options.objective.advantage_estimator not in UNCENTRED
-        )
+        invariants.check_batch(batch)
+        if self.options.objective.advantage_estimator not in UNCENTRED:
+            with self._guard:
+                invariants.check_group_means(batch.samples)
         plan = self._plan(batch)
         if not plan:
             return UpdateReport(metrics={"num_loss_tokens": 0.0}, skipped="no loss tokens")
@@ -118,6 +123,7 @@ class Learner:
             metrics=metrics,
             skipped=skipped if figures.num_applied == 0 else None,
             non_finite=skipped,
+            breaches=self._gather_breaches(),
         )
 
     def _plan(self, batch: Batch) -> list[list[MicroBatch]]:
@@ -182,7 +188,8 @@ class Learner:
         grad_norm = self._clip_gradient()
         sums, maxima = statistics.join(self._gather)
         if self._compares_with_itself:
-            invariants.check_ratio_is_one(step, sums["ratio"], maxima["ratio"], sums["tokens"])
+            with self._guard:
+                invariants.check_ratio_is_one(step, sums["ratio"], maxima["ratio"], sums["tokens"])
         skipped = why_skip(sums["loss"], grad_norm)
         if skipped is None:
             self.optimizer.step()
@@ -251,6 +258,11 @@ class Learner:
 
     def _clip_gradient(self) -> float:
         return clip_gradient(self.policy, self.options.max_grad_norm or float("inf"))
+
+    def _gather_breaches(self) -> tuple[str, ...]:
+        """What every rank's checks found; nothing where a breach stops the run."""
+        kept = self._guard.take()
+        return tuple(gather_object(kept)) if self._guard.warns else ()
 
     def _gather(self, values: Tensor) -> Tensor:
         return cast("Tensor", self.accelerator.gather(values))

@@ -8,6 +8,7 @@ from typing import Literal
 from grpo.algorithms.objective import Objective
 from grpo.learner.schedule import ScheduleName
 
+OnBreach = Literal["stop", "warn"]
 Precision = Literal["float32", "bfloat16", "float64"]
 Sharding = Literal["ddp", "fsdp2"]
 Optim = Literal["adamw_torch", "adamw_8bit"]
@@ -75,6 +76,7 @@ class LearnerOptions:
         use_cpu: Compute on the CPU even where there is a GPU.
         check_sampler_logprobs: Stop when the sampler's log-probabilities are not the learner's.
             Right whenever the sampler applies the same temperature and no nucleus.
+        on_breach: Whether a broken invariant stops the run or is noted.
         max_logprob_difference: Another bound of that check than the precision's own.
         seed: The run's.
     """
@@ -112,5 +114,6 @@ class LearnerOptions:
     reference_offload: bool = False
     use_cpu: bool = False
     check_sampler_logprobs: bool = True
+    on_breach: OnBreach = "stop"
     max_logprob_difference: float | None = None
     seed: int = 0

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from grpo.learner import invariants
 from grpo.learner.batching import MicroBatch, MicroBatchTensors, build_tensors
+from grpo.learner.guard import Guard
 from grpo.learner.microbatch import TokenScores
 from grpo.learner.options import LearnerOptions
 from grpo.learner.policy import Policy
@@ -45,6 +46,7 @@ class Passes:
         trained: The same as gradients are taken through, wrapped for its ranks.
         reference: Where the KL term has one.
         accelerator: Knows the device, and opens the precision that the models compute in.
+        guard: Decides what a breach leads to.
         options: Of the learner.
     """
 
@@ -55,12 +57,14 @@ class Passes:
         reference: Reference | None,
         *,
         accelerator: Accelerator,
+        guard: Guard,
         options: LearnerOptions,
     ) -> None:
         self._policy = policy
         self._trained = trained
         self._reference = reference
         self._accelerator = accelerator
+        self._guard = guard
         self._options = options
         # A learner that hangs is known by its standing still.
         self.num_done = 0
@@ -144,24 +148,25 @@ class Passes:
         if reference is not None and untrained:
             self._compare("kl_zero_at_first_step", start, reference, found)
         if self._options.check_sampler_logprobs:
-            invariants.check_same_logprobs(
-                "sampler_logprobs",
-                (start - found.tensors.sampler_logprobs).abs(),
-                found.tensors.sequence,
-                [s if s.policy_version == policy_version else None for s in found.samples],
-                invariants.sampler_bound(
-                    self._options.precision, self._options.max_logprob_difference
-                ),
-            )
+            options = self._options
+            with self._guard:
+                invariants.check_same_logprobs(
+                    "sampler_logprobs",
+                    (start - found.tensors.sampler_logprobs).abs(),
+                    found.tensors.sequence,
+                    [s if s.policy_version == policy_version else None for s in found.samples],
+                    invariants.sampler_bound(options.precision, options.max_logprob_difference),
+                )
 
     def _compare(self, check: str, one: Tensor, other: Tensor, found: Prepared) -> None:
-        invariants.check_same_logprobs(
-            check,
-            (one - other).abs(),
-            found.tensors.sequence,
-            found.samples,
-            invariants.reference_bound(self._options.precision),
-        )
+        with self._guard:
+            invariants.check_same_logprobs(
+                check,
+                (one - other).abs(),
+                found.tensors.sequence,
+                found.samples,
+                invariants.reference_bound(self._options.precision),
+            )
 
 
 def needs_scores(options: LearnerOptions) -> bool:

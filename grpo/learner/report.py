@@ -16,11 +16,13 @@ class UpdateReport:
         skipped: Why the weights were left alone; None when they were updated.
         non_finite: What was not finite in an update that was not applied, whether or not others on
             the batch were.
+        breaches: Broken invariants, where they do not stop the run.
     """
 
     metrics: Mapping[str, float]
     skipped: str | None = None
     non_finite: str | None = None
+    breaches: tuple[str, ...] = ()
 
 
 def summarise(

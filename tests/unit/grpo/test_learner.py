@@ -100,6 +100,21 @@ def test_wrong_sampler_logprob_stops_the_run_and_names_the_sample(options, sampl
     assert all(torch.equal(before[name], tensor) for name, tensor in learner.named_weights())
 
 
+def test_a_breach_may_be_noted_instead_and_the_update_made(options, samples, build):
+    learner = Learner(replace(options, check_sampler_logprobs=True, on_breach="warn"))
+    before = weights(learner)
+    report = learner.update(build.batch(samples[:-1]))
+    assert report.skipped is None
+    assert any(not torch.equal(before[name], tensor) for name, tensor in learner.named_weights())
+    assert "'group_mean' is broken" in report.breaches[0]
+    assert "'sampler_logprobs' is broken" in report.breaches[1]
+    assert len(report.breaches) == 3
+    true = build.with_true_logprobs(learner, samples)
+    assert learner.update(build.batch(true, step=2)).breaches == ()
+    with pytest.raises(InvariantBroken, match="normaliser"):
+        learner.update(replace(build.batch(samples), num_loss_tokens=1))
+
+
 def test_the_bound_of_the_sampler_check_can_be_set(options, samples, build):
     loose = replace(options, check_sampler_logprobs=True, max_logprob_difference=100.0)
     assert Learner(loose).update(build.batch(samples)).skipped is None

@@ -87,6 +87,7 @@ class Spy:
     skipped: str | None = None
     non_finite: str | None = None
     dies_at: int | None = None
+    breaches: tuple[str, ...] = ()
 
     def update(self, batch):
         if batch.step == self.dies_at:
@@ -102,6 +103,9 @@ class Spy:
 
     def keep_rollouts(self, step, groups):
         self.events.append(f"rollouts {step}")
+
+    def keep_breach(self, step, text):
+        self.events.append(f"breach {step}: {text}")
 
     def keep_step(self, report):
         self.reports.append(report)
@@ -162,6 +166,15 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
         seed=0,
         check_stop=check_stop,
     )
+
+
+def test_a_breach_that_does_not_stop_the_run_is_kept():
+    spy = Spy(breaches=("a check is broken",))
+    train(make_parts(spy, ["right", "wrong"]), Progress())
+    assert [event for event in spy.events if "breach" in event] == [
+        "breach 1: a check is broken",
+        "breach 2: a check is broken",
+    ]
 
 
 def test_a_run_evaluates_around_its_steps_and_saves_at_the_end():
