@@ -18,6 +18,7 @@ from verifiers.errors import UserError
 
 # Enough to see what is going on, and no more than a few MB.
 KEPT_TRACES = 50
+_MAX_REFERENCE_CHARS = 20_000
 
 
 class RunDirectory:
@@ -181,13 +182,21 @@ def _rollout_row(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:
         "finish_reason": rollout.finish_reason,
         "prompt": prompt if isinstance(prompt, str) else [dict(message) for message in prompt],
         "text": rollout.text,
-        "reference": _as_json(group.problem.reference),
+        "reference": _brief(_as_json(group.problem.reference)),
         "prompt_ids": rollout.prompt_ids,
         "completion_ids": rollout.completion_ids,
         "logprobs": rollout.logprobs,
         "policy_versions": rollout.policy_versions,
         "seed": rollout.seed,
     }
+
+
+def _brief(value: Any) -> Any:
+    """The reference, or the beginning of its JSON: tests of a program may be megabytes of it."""
+    if not isinstance(value, list | dict):
+        return value
+    text = json.dumps(value, default=str)
+    return value if len(text) <= _MAX_REFERENCE_CHARS else f"{text[:_MAX_REFERENCE_CHARS]}..."
 
 
 def _as_json(value: Any) -> Any:

@@ -99,7 +99,7 @@ def judge(
         Reports in order of `index`; with `stop_early` maybe not of every test, but then with one
         that is not `AC`.
     """
-    source = f"{suite.preamble}\n{program}" if suite.preamble else program
+    source = suite.source(program)
     bench = _Bench(
         pool=pool, judges=judges, source=source, limits=suite.limits, stop_early=stop_early
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +59,8 @@ class FunctionTest:
         )
 
 
+_FUTURE = re.compile(r"^from __future__ import .*\n", re.MULTILINE)
+
 CallTest = FunctionTest | AssertTest
 """Judged here, by what calls returned."""
 OutputTest = StdioTest | CheckerTest
@@ -83,3 +86,13 @@ class Suite:
     def needs_judges(self) -> bool:
         """Whether some of its tests hold code that has to be run."""
         return any(isinstance(one, (CheckerTest, ProgramTest)) for one in self.tests)
+
+    def source(self, program: str) -> str:
+        """What is run for a program: the preamble, then the program.
+
+        What the program imports from `__future__` has to come first of all.
+        """
+        if not self.preamble:
+            return program
+        future = "".join(_FUTURE.findall(program))
+        return f"{future}{self.preamble}\n{_FUTURE.sub('', program) if future else program}"

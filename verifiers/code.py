@@ -6,7 +6,7 @@ import atexit
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sandbox.backends import check_backend, open_pool
 from sandbox.errors import BadTest, SandboxUnavailable
@@ -79,7 +79,7 @@ class CodeVerifier(Verifier):
             scoring: `all`: 1 when every test passes, else 0, and judging stops at the first that
                 fails. `fraction`: the share of tests that pass.
             extract: `block`: the program is the last fenced code block after any reasoning.
-                `text`: it is the whole completion.
+                `first_block`: the first one there. `text`: it is the whole completion.
             cpu_s: CPU seconds of one test, unless the problem says otherwise.
             wall_s: Wall seconds of one test; by default the larger of 3 times `cpu_s` and `cpu_s` +
                 4.
@@ -99,8 +99,9 @@ class CodeVerifier(Verifier):
             raise UserError(
                 f"scoring of the code verifier is `all` or `fraction`, not {scoring!r}."
             )
-        if extract not in ("block", "text"):
-            raise UserError(f"extract of the code verifier is `block` or `text`, not {extract!r}.")
+        if extract not in get_args(Extraction):
+            known = ", ".join(get_args(Extraction))
+            raise UserError(f"extract of the code verifier is one of {known}, not {extract!r}.")
         self._scoring = scoring
         self._extract: Extraction = extract
         given = {"image": image, "runtime": runtime, "pool_size": pool_size}
@@ -218,7 +219,7 @@ class CodeVerifier(Verifier):
         return suite
 
     def _as_completion(self, program: str) -> str:
-        return f"```python\n{program}```\n" if self._extract == "block" else program
+        return program if self._extract == "text" else f"```python\n{program}```\n"
 
     def _check_engine_once(self) -> None:
         with self._lock:

@@ -91,8 +91,8 @@ def add_action(actions: Any) -> None:
         "--extract",
         choices=get_args(Extraction),
         default="block",
-        help="how a program stands in a `completion`: in the last fenced block (the default), or "
-        "the text is the program",
+        help="how a program stands in a `completion`: in the last fenced block (the default), "
+        "in the first one, or as the whole text",
     )
     parser.add_argument(
         "--stop-early", action="store_true", help="leave out the tests after one that fails"

@@ -81,6 +81,21 @@ def test_the_configuration_is_written_resolved(tmp_path):
     )
 
 
+def test_a_reference_of_megabytes_is_shortened(tmp_path):
+    problem = Problem(
+        id="a",
+        prompt="?",
+        verifier="code",
+        reference={"tests": [{"kind": "stdio", "input": "1" * 100_000, "output": "1"}]},
+        source="f:1",
+    )
+    group = ScoredGroup(problem=problem, members=(make_member("a", 0, RIGHT),))
+    RunDirectory(tmp_path).write_rollouts(1, [group])
+    (line,) = (tmp_path / "rollouts/step-000001.jsonl").read_text().splitlines()
+    assert len(line) < 25_000
+    assert json.loads(line)["reference"].startswith('{"tests": [')
+
+
 def test_every_rollout_is_kept_with_verdict_reason_and_log_probabilities(tmp_path):
     RunDirectory(tmp_path).write_rollouts(4, [make_group("a", RIGHT, ERROR)])
     rows = [

@@ -40,6 +40,14 @@ def test_what_tests_have_in_common_stands_beside_them():
     assert (suite.limits.cpu_s, suite.limits.wall, suite.limits.memory_mb) == (2, 6, 64)
 
 
+def test_the_preamble_comes_first_but_for_imports_from_the_future():
+    suite = read_suite({"preamble": "import math", "tests": [STDIO]}, DEFAULTS)
+    assert suite.source("print(1)") == "import math\nprint(1)"
+    program = '"""Doc."""\nfrom __future__ import annotations\nprint(math.pi)\n'
+    compile(suite.source(program), "program", "exec")
+    assert read_suite([STDIO], DEFAULTS).source(program) == program
+
+
 def test_comparers_are_inherited_and_overridden():
     own = {**STDIO, "output": ["2", "3"], "compare": {"kind": "floats", "abs": 0.1}}
     suite = read_suite({"compare": "tokens", "tests": [STDIO, own]}, DEFAULTS)

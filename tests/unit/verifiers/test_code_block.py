@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verifiers.code_block import last_code_block
+from verifiers.code_block import find_program, last_code_block
+from verifiers.verdict import Reason
 
 CODE = "print(1)\n"
 
@@ -37,6 +38,14 @@ def test_python_blocks_are_found(tag):
 )
 def test_which_block_counts(text, program):
     assert last_code_block(text) == program
+
+
+def test_the_first_block_can_be_asked_for():
+    text = f"```bash\nls\n```\n```python\n{CODE}```\n```python\nprint(2)\n```"
+    assert find_program(text, "first_block") == CODE
+    assert find_program(text, "block") == "print(2)\n"
+    assert find_program(text, "text") == text
+    assert find_program("none", "first_block") is Reason.NO_CODE
 
 
 @given(st.text(alphabet="`~ \nap"))
