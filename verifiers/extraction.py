@@ -21,6 +21,7 @@ PLACEHOLDERS = frozenset(
 BETWEEN_BOXES = re.compile(r"(?:[\s$,;.&]|\\[()\[\],;!: ]|\\quad|\\text\{[^{}]*\}|and|or)*")
 
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+_SAYS_SOMETHING = re.compile(r"[^\W_]")
 _HASH = re.compile(r"^\s*####[ \t]*(.*)$", re.MULTILINE)
 _ANSWER_PHRASE = re.compile(
     r"\banswers?\b[*_]*\s*(?:is|are|:|=)+[*_]*[:\s]*(?P<rest>[^\n]*)", re.IGNORECASE
@@ -41,11 +42,13 @@ class Found:
         text: The answer; several boxes that belong together are joined by commas.
         parts: The boxes that belong together; one element otherwise.
         distinct: Different answers in the whole final reply.
+        at_end: Whether neither letter nor digit follows in the final reply.
     """
 
     text: str
     parts: tuple[str, ...]
     distinct: int = 1
+    at_end: bool = True
 
     @classmethod
     def single(cls, text: str) -> Found:
@@ -103,7 +106,8 @@ def _find_boxed(reply: str) -> Found | Reason:
             break
         last.append(box)
     parts = tuple(dict.fromkeys(text for _, _, text in reversed(last)))
-    return Found(", ".join(parts), parts, len({text for _, _, text in filled}))
+    at_end = not _SAYS_SOMETHING.search(reply, last[0][1])
+    return Found(", ".join(parts), parts, len({text for _, _, text in filled}), at_end)
 
 
 def scan_boxes(text: str) -> list[tuple[int, int, str]]:

@@ -43,7 +43,8 @@ class WorkerSettings:
         setup: `module:function`, called once in each new worker with `setup_args`; None for
             nothing.
         setup_args: Plain JSON values.
-        preload: Modules imported once, in the fork server, and shared by its workers.
+        preload: Modules imported once, in the fork server, and shared by its workers; a
+            `module:function` is called there.
         cpu_limit_s: CPU seconds a job may use; the kernel ends the worker beyond it, whatever the
             load is.
         wall_limit_s: Wall seconds a job may take: the fence for a worker that sleeps.
@@ -85,8 +86,11 @@ def resolve(spec: str) -> Callable[..., Any]:
 
 def serve(control: socket.socket, settings: WorkerSettings) -> None:
     """Fork a worker for each socket received, tell how one ended, and go when the caller goes."""
-    for module in settings.preload:
-        importlib.import_module(module)
+    for name in settings.preload:
+        if ":" in name:
+            resolve(name)()
+        else:
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()  # the collector would write to, and so copy, pages shared with the workers
     caller = os.getppid()

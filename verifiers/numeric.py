@@ -15,8 +15,7 @@ from verifiers.maths.equality import float_value
 from verifiers.maths.exact import TooCostly, evaluate
 from verifiers.maths.expressions import Symbol, Unreadable
 from verifiers.maths.reader import read_answer
-from verifiers.maths.scalars import unit_scale
-from verifiers.maths.units import Unit
+from verifiers.maths.units import Unit, convert
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
 from verifiers.replies import extract_reply, no_answer, write_reply
@@ -115,10 +114,10 @@ class NumericVerifier(Verifier):
             value, unit = _read_number(answer)
         except Unreadable:
             return Status.INCORRECT, Reason.UNPARSED
-        scale = unit_scale(gold_unit, unit, missing_is_same=not self._require_unit)
-        if scale is None:
+        conversion = convert(unit, gold_unit, missing_is_same=not self._require_unit)
+        if conversion is None:
             return Status.INCORRECT, Reason.DIFFERENT
-        distance = abs(value * scale - gold)
+        distance = abs(value * conversion.scale + conversion.offset - gold)
         if not distance:
             return Status.CORRECT, Reason.EQUAL_EXACT
         limit = max(Fraction(self._abs_tol), Fraction(self._rel_tol) * abs(gold))

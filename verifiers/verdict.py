@@ -48,6 +48,7 @@ class Reason(StrEnum):
     NO_BOX = "no_box"
     EMPTY_ANSWER = "empty_answer"
     MULTIPLE_ANSWERS = "multiple_answers"
+    NOT_AT_END = "not_at_end"
     NO_CODE = "no_code"
     UNFINISHED_REASONING = "unfinished_reasoning"
     TRUNCATED = "truncated"

@@ -125,6 +125,12 @@ class Clock:
     minute: int
     half: str = ""
 
+    def in_24_hours(self) -> tuple[int, int] | None:
+        """Hour and minute of the day; None for a time that can be in either half of it."""
+        if self.half:
+            return self.hour % 12 + 12 * (self.half == "p"), self.minute
+        return None if 1 <= self.hour <= 12 else (self.hour, self.minute)
+
 
 @dataclass(frozen=True, slots=True)
 class Ratio:

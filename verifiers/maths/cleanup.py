@@ -34,6 +34,14 @@ _UNICODE = str.maketrans(
         "ℝ": "\\mathbb{R}",
         "ℤ": "\\mathbb{Z}",
         "°": "^\\circ ",
+        "℃": "^\\circ C",
+        "℉": "^\\circ F",
+        "¢": "\\text{ cents}",
+        "€": "\\euro ",
+        "£": "\\pounds ",
+        "¥": "\\yen ",
+        "₹": "\\rupee ",
+        "…": "\\ldots ",
         "′": "'",
         "’": "'",
         "⟨": "\\langle ",
@@ -87,6 +95,23 @@ _INVISIBLE = re.compile(
     r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|textstyle|limits|nolimits|hfill)(?![a-zA-Z])\s*"
     r"|\\!|[\x00-\x08\x0b-\x1f\x7f]"
 )
+_NORMS = re.compile(r"\\[lr]?vert(?![a-zA-Z])")
+_SIZES = re.compile(
+    r"\\(?:tiny|scriptsize|small|normalsize|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*"
+)
+# `0.333\ldots`, `0.1454545...`: digits that repeat to the end of what is written.
+_DOTS = re.compile(r"(\.\d*?)(\d+?)\2{2,}\s*(?:\\[lc]?dots(?![a-zA-Z])|\.\.\.)")
+_OVER = re.compile(r"\{?([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}?")
+_OVER_COMMANDS = {"over": "frac", "choose": "binom"}
+_NAMED_POINT = re.compile(r"[A-Z]'?\s*(\([^()]*[,;][^()]*\))")
+_OPEN_INTERVAL = re.compile(r"(?:\]|\[|\()([^\[\]]*[,;][^\[\]]*)(?:\[|\]|\))")
+_LEAD_SIGN = re.compile(r"^\s*(?:\\(?:therefore|Rightarrow|implies)(?![a-zA-Z])|=(?!=))\s*")
+_OLD_FONTS = re.compile(r"\{\\(?:bf|it|rm|sf|tt)\s+([^{}]*)\}")
+_TICKS = re.compile(r"\s*\\(?:checkmark|blacksquare|square|Box|qed)(?![a-zA-Z])\s*$")
+_TEMPERATURE = re.compile(
+    r"(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|\\degree)\s*"
+    r"(?:\\(?:text|mathrm|textrm|rm)\s*\{\s*([CF])\s*\}|([CF]))$"
+)
 _SPACES = re.compile(r"(?<!\\)\\(?:[,;: ]|(?:quad|qquad|enspace|thinspace)(?![a-zA-Z]))|~|\s+")
 _WRAPPER = re.compile(
     r"\\(?:mathbf|boldsymbol|bm|mathit|mathsf|mathnormal|underline|boxed|fbox|"
@@ -95,6 +120,7 @@ _WRAPPER = re.compile(
 _BRACED_SYMBOL = re.compile(r"\{([a-zA-Z])\}(?=_)")
 _COLOR = re.compile(r"\\color\{[^{}]*\}")
 _THOUSANDS = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\,|\{,\}|,\\!|\\!|\\ )\s*\d{3})+(?![\d])")
+_SPACED_THOUSANDS = re.compile(r"[-+]?\d{1,3}(?: \d{3})+(?:\.\d+)?")
 _PLAIN_THOUSANDS = re.compile(
     r"(?P<before>[^\d,(\[{]*)"
     r"(?P<number>\d{1,3}(?:,\d{3})+)"
@@ -129,12 +155,32 @@ def clean(text: str) -> str:
         if not count:
             break
     text = _BRACED_SYMBOL.sub(r"\1", _COLOR.sub("", text))
+    text = _TICKS.sub("", _SIZES.sub("", _NORMS.sub("|", text)))
+    text = text.replace("\\lbrace", "\\{").replace("\\rbrace", "\\}").replace("{:}", ":")
+    text = _OLD_FONTS.sub(r"\\text{\1}", text)
     text = _strip_lead_in(_SPACES.sub(" ", text))
-    text = _strip_wraps(text)
+    text = _LEAD_SIGN.sub("", _strip_wraps(text))
+    text = _TEMPERATURE.sub(lambda m: f" \\text{{deg{m[1] or m[2]}}}", text)
+    text = _DOTS.sub(r"\1\\overline{\2}", text)
+    if over := _OVER.fullmatch(text):
+        text = f"\\{_OVER_COMMANDS[over[2]]}{{{over[1]}}}{{{over[3]}}}"
+    if point := _NAMED_POINT.fullmatch(text):
+        text = point[1]
+    text = _close_outward(text)
+    if _SPACED_THOUSANDS.fullmatch(text):
+        text = text.replace(" ", "")
     plain = _PLAIN_THOUSANDS.fullmatch(text)
     if plain:
         text = plain["before"] + plain["number"].replace(",", "") + plain["after"]
     return _strip_doubled_parentheses(text)
+
+
+def _close_outward(text: str) -> str:
+    """`]1, 2]` to `(1, 2]`: brackets that turn away from an interval leave its end out."""
+    match = _OPEN_INTERVAL.fullmatch(text)
+    if match is None or (text[0] != "]" and text[-1] != "["):
+        return text
+    return f"{'(' if text[0] == ']' else text[0]}{match[1]}{')' if text[-1] == '[' else text[-1]}"
 
 
 def _strip_lead_in(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verifiers.maths.answers import (
     Answer,
@@ -124,12 +124,15 @@ class _Comparison:
             return self.regions(gold, prediction) if interval else MISMATCH
         *before, last = prediction.sides
         claims = before[1:] if _is_name(before[0]) else before
-        return _all([self.compare(last, claim) for claim in claims] + [self.compare(gold, last)])
+        worked = _Comparison(replace(self.options, allow_unevaluated=True), self.equality)
+        return _all([worked.compare(last, claim) for claim in claims] + [self.compare(gold, last)])
 
     def quantity(self, gold: Quantity, prediction: Answer) -> Finding:
         if isinstance(prediction, BaseNumber) and self.options.base_bridge:
             value = int(prediction.digits, prediction.base)
             return Finding.of(evaluate(gold.expression) == value)
+        if isinstance(prediction, Clock) and self.options.unit_bridge and not prediction.minute:
+            return Finding.of(bool(prediction.half) and _integer(gold) == prediction.hour)
         if not isinstance(prediction, Quantity):
             return MISMATCH
         if self.options.constant_names:
@@ -229,13 +232,20 @@ class _Comparison:
         return _all(pairs)
 
     def clock(self, gold: Clock, prediction: Answer) -> Finding:
+        if self.options.unit_bridge and _integer(prediction) == gold.hour and not gold.minute:
+            return Finding.of(bool(gold.half))  # `10` for `10 a.m.`
         if not isinstance(prediction, Clock):
             return MISMATCH
         halves = {gold.half, prediction.half} - {""}
+        times = gold.in_24_hours(), prediction.in_24_hours()
+        if None not in times:
+            return Finding.of(times[0] == times[1])
         same = (gold.hour, gold.minute) == (prediction.hour, prediction.minute)
         return Finding.of(same and len(halves) < 2)
 
     def ratio(self, gold: Sequence[Expression], prediction: Answer) -> Finding:
+        if isinstance(prediction, Quantity) and len(gold) == 2 and self.options.ratio_bridge:
+            return self.compare(Quantity(Apply("div", (gold[0], gold[1]))), prediction)
         if not isinstance(prediction, Ratio) or len(prediction.parts) != len(gold):
             return MISMATCH
         products = [
@@ -259,6 +269,8 @@ class _Comparison:
         names = {region_name(gold), region_name(prediction)} - {None}
         if len(names) > 1:
             return Finding.of(False)
+        if gold == NamedSet("empty") and prediction == Words("no solution"):
+            return Finding.of(True, Reason.EQUAL_TEXT)
         bare = isinstance(prediction, Quantity | Words | Matrix)
         relation = isinstance(prediction, Relation | Member)
         if bare or (relation and not names and not self.options.interval_bridge):
@@ -342,17 +354,31 @@ def _only_item(answer: Answer) -> Answer:
 def _is_name(answer: Answer) -> bool:
     r"""Whether a side of an equation only says what is given.
 
-    `x`, `f(x)`, `\text{area}`, `(x, y)`.
+    `x`, `f(x)`, `AB`, `\text{area}`, `(x, y)`.
     """
     match answer:
-        case Quantity(Symbol(name), None):
-            return name not in ("pi", "e", "oo")
-        case Quantity(Apply(op), None):
-            return op[0] == "@"
+        case Quantity(expression, None):
+            return _is_label(expression)
         case Words():
             return True
         case Collection("tuple", items):
             return all(_is_name(item) for item in items)
+    return False
+
+
+def _is_label(expression: Expression) -> bool:
+    r"""`x`, `f(x)`, `AB`, `|AB|`, `m\angle A`: no sum and no product of variables."""
+    match expression:
+        case Symbol(name):
+            return name not in ("pi", "e", "oo")
+        case Apply("abs", (inner,)):
+            return isinstance(inner, Apply) and _is_label(inner)
+        case Apply("mul", (Symbol("m"), Symbol(name))):
+            return name.startswith("angle")
+        case Apply("mul", args):
+            return all(isinstance(arg, Symbol) and arg.name.isupper() for arg in args)
+        case Apply(op, _):
+            return op[0] == "@"
     return False
 
 

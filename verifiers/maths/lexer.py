@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 from verifiers.maths.expressions import Number, Unreadable
-from verifiers.maths.units import is_symbol
+from verifiers.maths.units import is_letter_in_text, is_symbol, read_unit
 
 Kind = Literal["number", "command", "letter", "text", "mark"]
 MAX_TOKENS = 2000
@@ -30,13 +30,14 @@ JOINERS = frozenset({"and", "or"})
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
-    |\\(?:text|textbf|textit|textrm|textnormal|mathrm|rm|mbox|hbox|operatorname\*?)\s*\{(?P<text>[^{}]*)\}
+    |\\(?:text|textbf|textit|textrm|textnormal|mathrm|rm|mbox|hbox|operatorname\*?)\s*\{(?P<text>[^{}]*(?:\{[^{}]*\}[^{}]*)*)\}
     |(?P<repeating>\d*\.\d*\\(?:overline|bar|dot)\s*\{\d+\}(?:\d*\\dot\{\d\})?|\d*\.\d*\\(?:overline|bar|dot)\s?\d)
     |(?P<number>(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?) |\\(?P<command>[a-zA-Z]+|.)
     |(?P<word>[a-zA-Z]+)
     |(?P<mark>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_MATHS_IN_TEXT = re.compile(r"(?:[a-zA-Z]\s*=\s*)?(?:\\\$)?[-+]?\d+(?:\.\d+)?%?")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(overline|bar|dot)\s?\{?(\d+)\}?(?:(\d*)\\dot\{(\d)\})?")
 
 
@@ -78,7 +79,8 @@ def tokenize(text: str) -> list[Token]:
             case "repeating":
                 tokens.append(Token("number", piece, spaced, _read_repeating(piece)))
             case "text":
-                tokens.extend(_read_text(piece.strip(), spaced))
+                after_number = bool(tokens) and tokens[-1].kind == "number"
+                tokens.extend(_read_text(piece.strip(), spaced, after_number=after_number))
             case "command":
                 tokens.append(Token("command", piece, spaced))
             case "word":
@@ -97,19 +99,23 @@ def _read_word(word: str, spaced: bool) -> list[Token]:
     return [Token("letter", c, spaced and not i) for i, c in enumerate(word)]
 
 
-def _read_text(content: str, spaced: bool) -> list[Token]:
+def _read_text(content: str, spaced: bool, *, after_number: bool) -> list[Token]:
     r"""A text command that holds mathematics is mathematics.
 
     `\text{27}`, `\mathrm{e}`, `\text{lcm}`.
     """
     if content.lower() == "percent":
         return [Token("command", "%", spaced)]
-    if len(content) == 1 and content.isalpha() and not is_symbol(content):
+    is_unit = is_letter_in_text(content) if after_number else is_symbol(content)
+    if len(content) == 1 and content.isalpha() and not is_unit:
         return [Token("letter", content, spaced)]
     if content.lower() in WORDS and content != "min":  # minutes
         return [Token("command", WORDS[content.lower()], spaced)]
-    if re.fullmatch(r"[-+]?\d+(?:\.\d+)?%?", content):
+    if _MATHS_IN_TEXT.fullmatch(content):
         return tokenize(content)
+    counted = re.fullmatch(r"(\d+(?:\.\d+)?)\s+([a-zA-Z].*)", content)
+    if counted and read_unit(counted[2]):
+        return [*tokenize(counted[1]), Token("text", counted[2], spaced=True)]
     return [Token("text", content, spaced)] if content.strip(" .,;:!") else []
 
 

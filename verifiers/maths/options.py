@@ -17,6 +17,8 @@ class MathOptions:
     Attributes:
         extraction: Where the prediction is looked for; see `verifiers.extraction.find_answer`.
         unique_box: Different answers in several boxes are no answer, even far apart.
+        box_at_end: A box with a letter or a digit after it is no answer, so that neither a box that
+            echoes the prompt nor one that is taken back counts.
         allow_truncated: Judge a completion that was cut off at the length limit.
         gold_digits: A decimal reference of two digits or more also accepts a fraction or a longer
             decimal that rounds to it: 12.7 accepts 38/3.
@@ -25,9 +27,11 @@ class MathOptions:
         percent_bridge: `50\%` in the reference accepts 50 and 0.5.
         unit_bridge: A unit that only one side writes is passed over; units on both sides are always
             compared.
-        degree_bridge: `60^\circ` accepts `\frac{\pi}{3}`.
+        unit_conversion: `5 \text{ m}` accepts `500 \text{ cm}`; otherwise units must be equal.
+        degree_bridge: `60^\circ` accepts `\frac{\pi}{3}`, and the other way round.
         base_bridge: `3120_4` accepts 3120, and 5 accepts `101_2`.
         interval_bridge: `(2, 7)` accepts `2 < x < 7`.
+        ratio_bridge: `2:3` accepts `\frac{2}{3}`.
         vector_bridge: A column vector accepts a tuple and the other way round.
         assume_positive: Letters stand for positive numbers, so `\sqrt{4/m}` is `2/\sqrt m`.
         constant_names: `+C` accepts another name for the constant of integration.
@@ -42,15 +46,18 @@ class MathOptions:
 
     extraction: Policy = "boxed"
     unique_box: bool = False
+    box_at_end: bool = False
     allow_truncated: bool = False
     gold_digits: bool = True
     rel_tol: float = 0.0
     allow_unevaluated: bool = False
     percent_bridge: bool = True
     unit_bridge: bool = True
+    unit_conversion: bool = True
     degree_bridge: bool = True
     base_bridge: bool = True
     interval_bridge: bool = True
+    ratio_bridge: bool = False
     vector_bridge: bool = True
     assume_positive: bool = False
     constant_names: bool = True

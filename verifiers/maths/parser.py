@@ -19,7 +19,7 @@ _FUNCTION_NAMES = (
 )
 FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
 MANY_ARGUMENTS = frozenset({"lcm", "gcd", "max", "min"})
-TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
+INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _GREEK_NAMES = """
 alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi
 rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi
@@ -30,6 +30,8 @@ NAMED_FUNCTIONS = frozenset("fghFGH")
 POLYNOMIALS = frozenset("pqPQT")
 VARIABLES = "xtnz"
 TIMES = frozenset({"times", "cdot", "ast"})
+ACCENTS = frozenset({"overline", "bar", "hat", "widehat", "tilde", "vec", "overrightarrow"})
+STARTS = FRACTIONS | BINOMIALS | FUNCTIONS | GREEK | ACCENTS | {"sqrt", "pi", "angle"}
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -139,7 +141,7 @@ class _Parser:
             case "mark":
                 return token.text in ("(", "{") or (token.text == "|" and not self.bars)
             case "command":
-                return token.text in FRACTIONS | BINOMIALS | FUNCTIONS | GREEK | {"sqrt", "pi"}
+                return token.text in STARTS
         return False
 
     def closes_power(self) -> bool:
@@ -269,6 +271,9 @@ class _Parser:
         while True:
             if self.take("'") or self.take("prime", kind="command"):
                 name += "'"
+            elif self.at("^") and self.at("*", offset=1):
+                self.place += 2
+                name += "*"
             elif self.at("^") and self.at("prime", kind="command", offset=1):
                 self.place += 2
                 name += "'"
@@ -310,7 +315,7 @@ class _Parser:
         self.bars -= 1
         return Apply("abs", (inner,))
 
-    def command(self) -> Expression:  # noqa: PLR0911 - one case for each family of commands
+    def command(self) -> Expression:  # noqa: C901, PLR0911 - one case for each family of commands
         name = self.next().text
         if name in FRACTIONS:
             return Apply("div", self.fraction_arguments())
@@ -328,9 +333,29 @@ class _Parser:
             return Symbol("oo")
         if name in GREEK:
             return Symbol(name + self.decoration())
+        if name in ACCENTS:
+            return Symbol(f"{name} {self.letters()}" + self.decoration())
+        if name == "angle":
+            return Symbol(f"angle {self.letters()}")
         if name in ("lvert", "vert", "|"):
             raise Unreadable("norms are not read")
         raise Unreadable(f"unknown command {name!r}")
+
+    def letters(self) -> str:
+        """The letters that an accent or the sign of an angle stands over or before."""
+        braced = self.take("{")
+        name = ""
+        while self.at_letter():
+            name += self.next().text
+        if not name:
+            raise Unreadable("an accent over no letter")
+        if braced:
+            self.expect("}")
+        return name
+
+    def at_letter(self) -> bool:
+        token = self.peek()
+        return token is not None and token.kind == "letter"
 
     def fraction_arguments(self) -> tuple[Expression, Expression]:
         r"""Arguments of `\frac`; digits without braces are one each, as TeX takes them.
@@ -379,8 +404,8 @@ class _Parser:
             sign = self.take("-")
             exponent = self.argument()
             exponent = Apply("neg", (exponent,)) if sign else exponent
-            if name in TRIGONOMETRIC and exponent == Apply("neg", (Number(Fraction(1)),)):
-                raise Unreadable("an inverse function or a power")
+            if exponent == Apply("neg", (Number(Fraction(1)),)):
+                name, exponent = _invert(name), None
         argument = self.group() if self.at("(", "{", "[") else self.bare_argument()
         if name == "lg":
             name, base = "log", Number(Fraction(10))
@@ -398,6 +423,13 @@ class _Parser:
         ):
             factors.append(self.factor())
         return _multiply(factors)
+
+
+def _invert(name: str) -> str:
+    r"""The function that `\sin^{-1}` stands for."""
+    if name not in INVERSES:
+        raise Unreadable("an inverse function or a power")
+    return INVERSES[name]
 
 
 def _add(terms: list[Expression]) -> Expression:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from typing import Literal
 
 from verifiers.maths.answers import (
     Answer,
-    BaseNumber,
-    Choice,
-    Clock,
     Collection,
     Congruence,
     Family,
     Interval,
-    Matrix,
     Member,
     NamedSet,
     Operator,
@@ -27,19 +22,25 @@ from verifiers.maths.answers import (
     Without,
     Words,
 )
+from verifiers.maths.brackets import (
+    closes,
+    find_levels,
+    find_outer,
+    opens,
+    split_at_command,
+    split_outer,
+)
 from verifiers.maths.cleanup import clean
 from verifiers.maths.expressions import (
-    Apply,
     Expression,
-    Number,
     Symbol,
     Unreadable,
-    expand_signs,
     find_symbols,
 )
+from verifiers.maths.forms import read_form
 from verifiers.maths.lexer import Token, tokenize
 from verifiers.maths.parser import parse_expression
-from verifiers.maths.units import DEGREE, Unit, is_plain_word, is_symbol, read_unit
+from verifiers.maths.quantities import add_amounts, read_quantity
 from verifiers.maths.words import normalize_words
 
 OPERATORS: dict[str, Operator] = {
@@ -53,19 +54,17 @@ SETS: dict[str, NamedSet] = {
     "Q": NamedSet("rationals"),
     "C": NamedSet("complex"),
 }
+ALL_REALS = frozenset({"all real numbers", "all reals", "all real", "set of real numbers"})
 QUALIFIERS = re.compile(r"(?:,\s*)?(?:for|where|with) (?:any|all|every|some|each)\b.*")
+_LABEL = re.compile(r"(?!.*\bnot\b)[A-Za-z ]{1,30}:|[Aa]ns\.")
 MAX_ITEMS = 200
 
-_OPEN = r"(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*)?\{?\s*"
-_BASE = re.compile(r"([0-9a-zA-Z]+)_\{?(\d{1,2})\}?")
-_CLOCK = re.compile(rf"(\d{{1,2}}):([0-5]\d)\s*{_OPEN}(?:([aApP])\.?\s?[mM]\.?)?\s*\}}?")
-_CHOICE = re.compile(rf"{_OPEN}\(?\s*([A-J])\s*\)?\s*\}}?")
 _PLAIN_WORDS = re.compile(r"[A-Za-z][A-Za-z' .-]*")
-_LONG_RUN = re.compile(r"[A-Za-z]{3,}")
-_MATRIX = re.compile(
-    r"\(?\\begin\{([pbvB]?matrix|array)\}(?:\{[clr|]+\})?(.*)\\end\{\1\}\)?", re.DOTALL
+# `P(A \cap B) = ...`: what is asked for, in signs of its own.
+_PROBABILITY = re.compile(
+    r"(?:P|\\Pr|\\mathbb\{[PE]\}|E)\s*[(\[][^=()\[\]]*[)\]]\s*=(?P<value>[^=]+)"
 )
-
+_LONG_RUN = re.compile(r"[A-Za-z]{3,}")
 Splitter = Literal[",", "and", "or"]
 
 
@@ -89,18 +88,13 @@ def read_answer(text: str, *, letters_are_units: bool = False) -> Answer:
 def _read_clean(text: str, letters_are_units: bool) -> Answer:
     if not text:
         raise Unreadable("empty")
-    if match := _CHOICE.fullmatch(text):
-        return Choice(match[1])
-    if match := _BASE.fullmatch(text):
-        digits, base = match[1].lower(), int(match[2])
-        if digits[0].isdigit() and 2 <= base <= 36 and all(int(d, 36) < base for d in digits):
-            return BaseNumber(digits.lstrip("0") or "0", base)
-    if match := _CLOCK.fullmatch(text):
-        return Clock(int(match[1]), int(match[2]), (match[3] or "").lower())
-    if match := _MATRIX.fullmatch(text):
-        return _read_matrix(match[2])
+    if (answer := read_form(text)) is not None:
+        return answer
+    if match := _PROBABILITY.fullmatch(text):
+        value = _read_clean(match["value"], letters_are_units)
+        return Relation((Words("probability"), value), ("=",))
     if _PLAIN_WORDS.fullmatch(text) and _LONG_RUN.search(text) and _is_prose(text):
-        return Words(normalize_words(text))
+        return _read_words(text)
     return _Reader(tokenize(text), letters_are_units).read()
 
 
@@ -109,16 +103,9 @@ def _is_prose(text: str) -> bool:
     return any(token.kind == "letter" for token in tokenize(text))
 
 
-def _read_matrix(body: str) -> Matrix:
-    rows = [row for row in re.split(r"\\\\|\\cr(?![a-z])", body) if row.strip()]
-    table = tuple(tuple(_read_expression(cell) for cell in row.split("&")) for row in rows)
-    if not table or len({len(row) for row in table}) != 1:
-        raise Unreadable("rows of different lengths")
-    return Matrix(table)
-
-
-def _read_expression(text: str) -> Expression:
-    return parse_expression(tokenize(text))
+def _read_words(text: str) -> Answer:
+    words = normalize_words(text)
+    return SETS["R"] if words in ALL_REALS else Words(words)
 
 
 class _Reader:
@@ -134,10 +121,13 @@ class _Reader:
         return _Reader(tokens, self.letters_are_units)
 
     def read(self) -> Answer:
+        first = self.tokens[0]
+        if first.kind == "text" and len(self.tokens) > 1 and _LABEL.fullmatch(first.text):
+            return self.within(self.tokens[1:]).read()
         if all(token.kind == "text" for token in self.tokens):
-            return Words(normalize_words(" ".join(token.text for token in self.tokens)))
+            return _read_words(" ".join(token.text for token in self.tokens))
         for joiner in ("or", ",", "and"):
-            pieces = self.split(lambda t, joiner=joiner: _joins(t) == joiner)
+            pieces = split_outer(self.tokens, lambda t, joiner=joiner: _joins(t) == joiner)
             if len(pieces) > 1:
                 return self.read_list(pieces, joiner)
         return self.read_single()
@@ -154,37 +144,36 @@ class _Reader:
             if not isinstance(items[1].name, Symbol):
                 raise Unreadable("not a parameter")
             return Family(items[0], items[1].name.name)
+        if joiner != "or" and (amount := add_amounts(items)):
+            return amount
         return Collection("list", tuple(_flatten(_share_name(items))), joiner)
 
-    def read_single(self) -> Answer:  # noqa: C901, PLR0911 - one case for each kind
+    def read_single(self) -> Answer:  # noqa: PLR0911 - one case for each kind
         tokens = self.tokens
-        if self.contains("in", kind="command"):
-            left, *rest = self.split(lambda t: t.kind == "command" and t.text == "in")
+        if len(members := split_at_command(tokens, "in")) > 1:
+            left, *rest = members
             if len(rest) != 1:
                 raise Unreadable("several memberships")
             return Member(parse_expression(left), self.within(rest[0]).read())
-        if self.contains("equiv", kind="command"):
+        if len(split_at_command(tokens, "equiv")) > 1:
             return self.read_congruence()
-        if any(_operator(token) for token in self.at_top()):
+        if any(_operator(token) for token in find_outer(tokens)):
             return self.read_relation()
-        for minus in ("setminus", "backslash"):
-            if self.contains(minus, kind="command"):
-                whole, *rest = self.split(lambda t, m=minus: t.kind == "command" and t.text == m)
-                if len(rest) != 1:
-                    raise Unreadable("several set differences")
-                return Without(self.within(whole).read(), self.within(rest[0]).read())
-        if self.contains("cup", kind="command"):
-            parts = self.split(lambda t: t.kind == "command" and t.text == "cup")
+        if len(sets := split_at_command(tokens, "setminus", "backslash")) > 1:
+            whole, *rest = sets
+            if len(rest) != 1:
+                raise Unreadable("several set differences")
+            return Without(self.within(whole).read(), self.within(rest[0]).read())
+        if len(parts := split_at_command(tokens, "cup")) > 1:
             return Union(tuple(self.within(part).read() for part in parts))
-        if any(_is_colon(token) for token in self.at_top()):
-            parts = self.split(_is_colon)
+        if len(parts := split_outer(tokens, _is_colon)) > 1:
             return Ratio(tuple(parse_expression(part) for part in parts))
         if tokens[0].kind == "command" and tokens[0].text in ("mathbb", "emptyset", "varnothing"):
             return self.read_named_set()
-        return self.read_bracketed() or self.read_quantity()
+        return self.read_bracketed() or read_quantity(tokens, self.letters_are_units)
 
     def read_congruence(self) -> Answer:
-        left, right = self.split(lambda t: t.kind == "command" and t.text == "equiv")
+        left, right = split_at_command(self.tokens, "equiv")
         for place, token in enumerate(right):
             if token.kind == "command" and token.text in ("pmod", "mod", "bmod"):
                 residue, modulus = right[:place], right[place + 1 :]
@@ -201,7 +190,7 @@ class _Reader:
         operators: list[Operator] = []
         sides: list[list[Token]] = [[]]
         negated = False
-        for token, level in self.levels():
+        for token, level in find_levels(self.tokens):
             operator = _operator(token) if level == 0 else None
             if token.kind == "command" and token.text == "not":
                 negated = True
@@ -229,13 +218,15 @@ class _Reader:
     def read_bracketed(self) -> Answer | None:  # noqa: PLR0911 - one case for each bracket
         """A tuple, set or interval, when one pair of brackets holds everything."""
         first, last = self.tokens[0], self.tokens[-1]
-        if not (_opens(first) and _closes(last)) or len(self.at_top()) != 2:
+        if not (opens(first) and closes(last)) or len(find_outer(self.tokens)) != 2:
             return None
         inner = self.tokens[1:-1]
         opening, closing = first.text, last.text
         if (opening, closing) == ("{", "}") and first.kind == "command":
             if not inner:
                 return NamedSet("empty")
+            if condition := _find_condition(inner):
+                return self.within(condition).read()
             answer = self.within(inner).read()
             items = answer.items if isinstance(answer, Collection) else (answer,)
             return Collection("set", tuple(_flatten(items)))
@@ -254,74 +245,10 @@ class _Reader:
         raise Unreadable("brackets of different kinds")
 
     def items_of(self, inner: list[Token]) -> tuple[Answer, ...]:
-        pieces = self.within(inner).split(lambda t: t.kind == "mark" and t.text in (",", ";"))
+        pieces = split_outer(inner, lambda t: t.kind == "mark" and t.text in (",", ";"))
         if len(pieces) > MAX_ITEMS:
             raise Unreadable("too many items")
         return tuple(self.within(piece).read() for piece in pieces)
-
-    def read_quantity(self) -> Answer:
-        tokens = self.tokens
-        multiplier = 1
-        unit: Unit | None = None
-        if tokens[0].kind == "command" and tokens[0].text in ("$", "pounds"):
-            unit, tokens = Unit((("dollar", 1),)), tokens[1:]
-        place = _find_unit(tokens, self.letters_are_units)
-        if place:
-            found = read_unit(_unit_text(tokens[place:]))
-            if found is None or (unit is not None and found[0] not in (None, unit)):
-                raise Unreadable("text after the number")
-            unit, multiplier = found[0] or unit, found[1]
-            tokens = tokens[:place]
-        expressions = expand_signs(parse_expression(tokens))
-        if multiplier != 1:
-            expressions = tuple(_scale(e, multiplier) for e in expressions)
-        quantities = tuple(_lift_degree(e, unit) for e in expressions)
-        return quantities[0] if len(quantities) == 1 else Collection("list", quantities)
-
-    def levels(self) -> list[tuple[Token, int]]:
-        """Each token with the number of brackets round it; a bracket itself counts as outside."""
-        result = []
-        level = 0
-        for token in self.tokens:
-            if _closes(token):
-                level -= 1
-            if level < 0:
-                raise Unreadable("a bracket closes that was not opened")
-            result.append((token, level))
-            if _opens(token):
-                level += 1
-        if level:
-            raise Unreadable("a bracket stays open")
-        return result
-
-    def at_top(self) -> list[Token]:
-        return [token for token, level in self.levels() if level == 0]
-
-    def contains(self, text: str, kind: str) -> bool:
-        return any(token.kind == kind and token.text == text for token in self.at_top())
-
-    def split(self, separates: Callable[[Token], bool]) -> list[list[Token]]:
-        pieces: list[list[Token]] = [[]]
-        for token, level in self.levels():
-            if level == 0 and separates(token):
-                pieces.append([])
-            else:
-                pieces[-1].append(token)
-        if len(pieces) > 1 and not all(pieces[:-1]):
-            raise Unreadable("nothing before a separator")
-        return pieces
-
-
-def _opens(token: Token) -> bool:
-    if token.kind == "command":
-        return token.text in ("{", "langle", "lfloor", "lceil")
-    return token.kind == "mark" and token.text in ("(", "[", "{")
-
-
-def _closes(token: Token) -> bool:
-    if token.kind == "command":
-        return token.text in ("}", "rangle", "rfloor", "rceil")
-    return token.kind == "mark" and token.text in (")", "]", "}")
 
 
 def _joins(token: Token) -> Splitter | None:
@@ -353,95 +280,15 @@ def _without_qualifier(tokens: Sequence[Token]) -> list[Token]:
     return tokens
 
 
-def _find_unit(tokens: Sequence[Token], letters_are_units: bool) -> int | None:
-    """Where the unit begins: text after a number or formula.
-
-    Or letters after a number and a space.
-    """
-    for place, token in enumerate(tokens):
-        if not place:
-            continue
-        if token.kind == "text":
-            # `\frac{\text{m}}{\text{s}}` has its text inside a fraction
-            start = place
-            while start and tokens[start - 1].text in ("{", "frac", "dfrac", "tfrac", "/"):
-                start -= 1
-            return start or None
-        if (
-            token.kind == "letter"
-            and token.spaced
-            and _ends_number(tokens[:place])
-            and _is_unit_symbol(tokens[place:], 1 if letters_are_units else 2)
-        ):
-            return place
-        if (
-            token.kind == "command"
-            and token.text in ("frac", "dfrac", "tfrac")
-            and place + 2 < len(tokens)
-            and tokens[place + 2].kind in ("text", "letter")
-            and token.spaced
-            and tokens[place - 1].kind == "number"
-            and _is_unit_fraction(tokens[place:])
-        ):
-            return place
-    return None
-
-
-def _ends_number(tokens: Sequence[Token]) -> bool:
-    """Whether the tokens end with a number that is not an exponent or a subscript."""
-    return tokens[-1].kind == "number" and not (len(tokens) > 1 and tokens[-2].text in ("^", "_"))
-
-
-def _is_unit_symbol(tokens: Sequence[Token], min_letters: int) -> bool:
-    """Whether letters stand for a unit: a known symbol with a power, or a word such as `apples`."""
-    letters = "".join(token.text for token in tokens if token.kind == "letter")
-    power = "".join(token.text for token in tokens if token.kind != "letter")
-    if is_symbol(letters):
-        return len(letters) >= min_letters and bool(re.fullmatch(r"(?:\^\{?\d\}?)?", power))
-    return not power and is_plain_word(letters)
-
-
-def _is_unit_fraction(tokens: Sequence[Token]) -> bool:
-    return bool(
-        re.fullmatch(
-            r"(?:frac|dfrac|tfrac)\{[a-z]{1,2}\}\{[a-z]{1,2}\}", "".join(t.text for t in tokens)
-        )
-    )
-
-
-def _unit_text(tokens: Sequence[Token]) -> str:
-    text = ""
-    for token in tokens:
-        if token.kind == "command" and token.text in ("frac", "dfrac", "tfrac"):
-            continue
-        if token.kind == "letter":
-            text += (" " if token.spaced else "") + token.text
-        elif token.kind == "text":
-            text += f" {token.text}"
-        elif token.kind in ("number", "mark"):
-            text += token.text
-        else:
-            raise Unreadable("a command within a unit")
-    return re.sub(r"^\s*\{([^{}]*)\}\{([^{}]*)\}$", r"\1 / \2", text)
-
-
-def _scale(expression: Expression, multiplier: int) -> Expression:
-    if isinstance(expression, Number):
-        return Number(expression.value * multiplier)
-    return Apply("mul", (expression, Number(Fraction(multiplier))))
-
-
-def _lift_degree(expression: Expression, unit: Unit | None) -> Quantity:
-    if isinstance(expression, Apply) and expression.op == "degree" and unit is None:
-        return Quantity(expression.args[0], DEGREE)
-    if (
-        isinstance(expression, Apply)
-        and expression.op == "neg"
-        and isinstance(inner := expression.args[0], Apply)
-        and inner.op == "degree"
-    ):
-        return Quantity(Apply("neg", inner.args), DEGREE)
-    return Quantity(expression, unit)
+def _find_condition(tokens: Sequence[Token]) -> list[Token] | None:
+    r"""What follows `x \mid` or `x :` in a set's description."""
+    name, *rest = tokens
+    if name.kind != "letter" or not rest:
+        return None
+    if [token.text for token in rest[:5]] == ["in", "mathbb", "{", "R", "}"]:
+        rest = rest[5:]
+    bar = rest[0].text if rest else ""
+    return rest[1:] or None if bar in ("mid", "|", ":", "colon") else None
 
 
 def _share_name(items: list[Answer]) -> list[Answer]:

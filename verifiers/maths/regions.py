@@ -146,6 +146,8 @@ def read_region(answer: Answer) -> Region:  # noqa: C901, PLR0911 - one case for
             joined_by != "," and len({region_name(item) for item in items}) == 1
         ):
             return Region(tuple(read_region(item) for item in items), every=joined_by == "and")
+        case Collection("list", items, ",") if any(isinstance(item, Interval) for item in items):
+            return Region(tuple(read_region(item) for item in items), every=False)
     raise NotARegion
 
 

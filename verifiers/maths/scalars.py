@@ -12,7 +12,7 @@ from verifiers.maths.equality import Equality, float_value
 from verifiers.maths.exact import evaluate
 from verifiers.maths.expressions import Apply, Expression, Number, Symbol, find_symbols, walk
 from verifiers.maths.options import MathOptions
-from verifiers.maths.units import DEGREE, Unit
+from verifiers.maths.units import DEGREE, RADIAN, Conversion, convert
 from verifiers.verdict import Reason
 
 MIN_GOLD_DIGITS = 2
@@ -34,12 +34,17 @@ def same_quantity(
     wants_value = _is_literal(gold.expression) and not options.allow_unevaluated
     if wants_value and _is_unevaluated(prediction.expression):
         return False, Reason.UNEVALUATED
-    scale = unit_scale(gold.unit, prediction.unit, missing_is_same=options.unit_bridge)
-    if scale is None:
+    if options.degree_bridge:
+        gold, prediction = _in_radians(gold, prediction)
+    conversion = convert(
+        prediction.unit,
+        gold.unit,
+        missing_is_same=options.unit_bridge,
+        change=options.unit_conversion,
+    )
+    if conversion is None:
         return False, Reason.DIFFERENT
-    expression = prediction.expression
-    if scale != 1:
-        expression = Apply("mul", (expression, Number(scale)))
+    expression = _change(prediction.expression, conversion)
     result = _same_value(gold.expression, expression, options, equality)
     if result[0] is not False:
         return result
@@ -52,16 +57,40 @@ def same_quantity(
 
 def _bridges(gold: Quantity, prediction: Quantity, options: MathOptions) -> list[Expression]:
     """Other values that the reference also stands for."""
-    bridges: list[Expression] = []
     match gold.expression, prediction.expression:
         case _, Apply("percent"):
-            pass
+            return []
         case Apply("percent", (number,)), _ if options.percent_bridge:
-            bridges.append(number)
-    radians = any(n == Symbol("pi") for n in walk(prediction.expression))
-    if options.degree_bridge and gold.unit == DEGREE and prediction.unit is None and radians:
-        bridges.append(Apply("degree", (gold.expression,)))
-    return bridges
+            return [number]
+    return []
+
+
+def _in_radians(gold: Quantity, prediction: Quantity) -> tuple[Quantity, Quantity]:
+    """Both angles without a unit, where one is in degrees and the other in radians."""
+    if gold.unit == DEGREE and _is_in_radians(prediction):
+        return _from_degrees(gold), Quantity(prediction.expression)
+    if prediction.unit == DEGREE and _is_in_radians(gold):
+        return Quantity(gold.expression), _from_degrees(prediction)
+    return gold, prediction
+
+
+def _is_in_radians(angle: Quantity) -> bool:
+    if angle.unit is None:
+        return any(node == Symbol("pi") for node in walk(angle.expression))
+    return angle.unit == RADIAN
+
+
+def _from_degrees(angle: Quantity) -> Quantity:
+    return Quantity(Apply("degree", (angle.expression,)))
+
+
+def _change(expression: Expression, conversion: Conversion) -> Expression:
+    """The value in another unit."""
+    if conversion.scale != 1:
+        expression = Apply("mul", (expression, Number(conversion.scale)))
+    if conversion.offset:
+        expression = Apply("add", (expression, Number(conversion.offset)))
+    return expression
 
 
 def _same_value(
@@ -80,13 +109,12 @@ def _same_value(
 
 
 def _within_tolerance(gold: Expression, prediction: Expression, options: MathOptions) -> bool:
-    written, exact = _decimal(gold), evaluate(prediction)
-    if options.gold_digits and written is not None and exact is not None:
-        found = _decimal(prediction)
+    written, found = _decimal(gold), _decimal(prediction)
+    if options.gold_digits and written is not None and written.digits >= MIN_GOLD_DIGITS:
         longer = found is None or (found.places or 0) > (written.places or 0)
-        if longer and written.digits >= MIN_GOLD_DIGITS and _rounds_to(exact, written):
+        value = evaluate(prediction) if longer else None
+        if value is not None and _rounds_to(value, written):
             return True
-    found = _decimal(prediction)
     if found is None:
         return False
     value = evaluate(gold)
@@ -125,27 +153,6 @@ def _decimal(expression: Expression) -> Number | None:
         case Apply("neg", (Number(value, int() as places, digits),)):
             return Number(-value, places, digits)
     return None
-
-
-def unit_scale(gold: Unit | None, found: Unit | None, *, missing_is_same: bool) -> Fraction | None:
-    """What the prediction must be multiplied by to be in the reference's unit.
-
-    Args:
-        gold: Unit of the reference.
-        found: Unit of the prediction.
-        missing_is_same: Whether a unit that only one side writes is passed over.
-
-    Returns:
-        None when the units do not agree.
-    """
-    if gold == found:
-        return Fraction(1)
-    if gold is None or found is None:
-        return Fraction(1) if missing_is_same else None
-    left, right = gold.measure, found.measure
-    if left is None or right is None or left[0] != right[0]:
-        return None
-    return right[1] / left[1]
 
 
 def _is_literal(expression: Expression) -> bool:

@@ -98,7 +98,8 @@ class MathVerifier(Verifier):
         self._memo: OrderedDict[tuple[str, str], _Ruling] = OrderedDict()
         self._memo_lock = threading.Lock()
         # Each starts with its first job: few data sets have references that need sympy.
-        self._numbers = self._make_pool("verifiers.maths.symbolic:compare_fully", ("mpmath",))
+        numbers = ("mpmath", "verifiers.maths.measures:load_registry")
+        self._numbers = self._make_pool("verifiers.maths.symbolic:compare_fully", numbers)
         formulas = ("sympy", "latex2sympy2_extended")
         self._formulas = self._make_pool("verifiers.maths.formulas:compare_formulas", formulas)
         self._checks = self._make_pool("verifiers.maths.formulas:check_formula", formulas)
@@ -165,6 +166,8 @@ class MathVerifier(Verifier):
         found = extract_reply(submission, options.extraction, options.allow_truncated)
         if isinstance(found, Found) and options.unique_box and found.distinct > 1:
             return Reason.MULTIPLE_ANSWERS
+        if isinstance(found, Found) and options.box_at_end and not found.at_end:
+            return Reason.NOT_AT_END
         return found
 
     def _rule(self, problem: Problem, found: Found) -> _Ruling:

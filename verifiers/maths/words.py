@@ -13,6 +13,10 @@ SYNONYMS: Mapping[str, str] = {
     "none exist": "none",
     "infinite": "infinity",
     "infinitely many": "infinity",
+    "infty": "infinity",
+    "emptyset": "no solution",
+    "varnothing": "no solution",
+    "empty set": "no solution",
 }
 _COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|mathbf|operatorname)\s*")
 _HYPHEN = re.compile(r"(?<=\w)-(?=\w)")  # a minus sign in front stays
