@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 import string
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from verifiers.errors import BadReference, UserError
 from verifiers.example import Example
-from verifiers.extraction import Policy, check_policy
+from verifiers.extraction import Policy
 from verifiers.maths.words import normalize_words
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import extract_reply, no_answer, write_reply
-from verifiers.verdict import Reason, Status, Verdict
+from verifiers.replies import ReplyReader, Ruling
+from verifiers.verdict import Reason, Verdict
 
 # A letter alone, or set off from what follows: never the first letter of a word.
 _LETTER = re.compile(
@@ -54,10 +53,9 @@ class ChoiceVerifier(Verifier):
             raise UserError(
                 f"option 'num_choices' of the verifier `choice` is {num_choices}, not 2..26"
             )
-        self._extraction: Policy = check_policy(extraction)
+        self._reader = ReplyReader(extraction, allow_truncated=allow_truncated)
         self._options_column = options_column
         self._letters = string.ascii_uppercase[:num_choices]
-        self._allow_truncated = allow_truncated
 
     def prepare(self, problem: Problem) -> None:
         """Check that the reference is a letter of the row's options.
@@ -74,37 +72,22 @@ class ChoiceVerifier(Verifier):
 
     def verify(self, submission: Submission) -> Verdict:
         """Judge one completion."""
-        started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
-        found = extract_reply(submission, self._extraction, self._allow_truncated)
-        if isinstance(found, Reason):
-            return no_answer(found, label, started)
-        options = self._options(submission.problem)
-        gold = self._gold(submission.problem)
-        chosen = choose(found.text, options)
-        if gold not in options:
-            status, reason, score = Status.BAD_GOLD, Reason.UNREADABLE_REFERENCE, None
-        elif chosen is None:
-            status, reason, score = Status.INCORRECT, Reason.UNPARSED, 0.0
-        elif chosen == gold:
-            status, reason, score = Status.CORRECT, Reason.EQUAL_EXACT, 1.0
-        else:
-            status, reason, score = Status.INCORRECT, Reason.DIFFERENT, 0.0
-        return Verdict(
-            status=status,
-            score=score,
-            reason=reason,
-            verifier=label,
-            extracted=found.text,
-            seconds=time.perf_counter() - started,
-        )
+        return self._reader.judge(submission, self.label, self._rule)
 
     def examples(self) -> Sequence[Example]:
         """A right and a wrong answer."""
-        return [
-            Example.of(self.name, "B", write_reply("(B)", self._extraction), Status.CORRECT),
-            Example.of(self.name, "B", write_reply("A", self._extraction), Status.INCORRECT),
-        ]
+        return self._reader.make_examples(self.name, "B", right="(B)", wrong="A")
+
+    def _rule(self, problem: Problem, answer: str) -> Ruling:
+        options = self._options(problem)
+        gold, chosen = self._gold(problem), choose(answer, options)
+        if gold not in options:
+            return Ruling.bad_gold(f"none of the choices {', '.join(options)}")
+        if chosen is None:
+            return Ruling.wrong(Reason.UNPARSED)
+        return (
+            Ruling.right(Reason.EQUAL_EXACT) if chosen == gold else Ruling.wrong(Reason.DIFFERENT)
+        )
 
     def _options(self, problem: Problem) -> dict[str, str]:
         """Text of each option, by letter."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from typing import Any
 from verifiers.arithmetic import MAX_NUMBERS, Unreadable, evaluate, find_numbers, read_expression
 from verifiers.errors import BadReference
 from verifiers.example import Example
-from verifiers.extraction import Policy, check_policy
+from verifiers.extraction import Policy
 from verifiers.json_text import NotJson, read_json
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import Ruling, extract_reply, no_answer, write_reply
-from verifiers.verdict import Reason, Status, Verdict
+from verifiers.replies import ReplyReader, Ruling
+from verifiers.verdict import Reason, Verdict
 
 MAX_ANSWER_CHARS = 1000
 _EQUATION = re.compile(r"([^=]*)=\s*(-?[0-9]+)[\s$.]*")
@@ -61,8 +60,7 @@ class CountdownVerifier(Verifier):
         self._target = target
         self._use_all = use_all
         self._numbers_column = numbers_column
-        self._extraction: Policy = check_policy(extraction)
-        self._allow_truncated = allow_truncated
+        self._reader = ReplyReader(extraction, allow_truncated=allow_truncated)
 
     def prepare(self, problem: Problem) -> None:
         """Check that the row has numbers and a target.
@@ -80,32 +78,27 @@ class CountdownVerifier(Verifier):
 
     def verify(self, submission: Submission) -> Verdict:
         """Judge one completion."""
-        started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
-        found = extract_reply(submission, self._extraction, self._allow_truncated)
-        if isinstance(found, Reason):
-            return no_answer(found, label, started)
-        try:
-            puzzle = self._read_puzzle(submission.problem)
-        except ValueError as error:
-            return Ruling.bad_gold(str(error)).sign(label, started, found.text)
-        return self._judge(puzzle, found.text).sign(label, started, found.text)
+        return self._reader.judge(submission, self.label, self._rule)
 
     def examples(self) -> Sequence[Example]:
         """A right and a wrong answer."""
         target = 24 if self._target is None else self._target
         puzzle = {"numbers": [target + 2, 2], "target": target}
         right, wrong = f"{target + 2} - 2", f"{target + 2} + 2"
-        return [
-            Example.of(self.name, puzzle, write_reply(answer, self._extraction), status)
-            for answer, status in ((right, Status.CORRECT), (wrong, Status.INCORRECT))
-        ]
+        return self._reader.make_examples(self.name, puzzle, right=right, wrong=wrong)
+
+    def _rule(self, problem: Problem, answer: str) -> Ruling:
+        try:
+            puzzle = self._read_puzzle(problem)
+        except ValueError as error:
+            return Ruling.bad_gold(str(error))
+        return self._judge(puzzle, answer)
 
     def _judge(  # noqa: PLR0911 - from the cheapest test to the dearest
         self, puzzle: _Puzzle, answer: str
     ) -> Ruling:
         if len(answer) > MAX_ANSWER_CHARS:
-            return Ruling(status=Status.LIMIT, reason=Reason.TOO_LONG)
+            return Ruling.too_long()
         equation = _EQUATION.fullmatch(answer)
         try:
             tree = read_expression(equation[1] if equation else answer)
@@ -124,7 +117,7 @@ class CountdownVerifier(Verifier):
             return Ruling.wrong(Reason.DIFFERENT, f"the equation is false: its left is {value}")
         if value != puzzle.target:
             return Ruling.wrong(Reason.DIFFERENT, f"the value is {value}")
-        return Ruling(status=Status.CORRECT, reason=Reason.EQUAL_EXACT)
+        return Ruling.right(Reason.EQUAL_EXACT)
 
     def _read_puzzle(self, problem: Problem) -> _Puzzle:
         reference: Any = problem.reference

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from verifiers.errors import BadReference
 from verifiers.example import Example
-from verifiers.extraction import Policy, check_policy
+from verifiers.extraction import Policy
 from verifiers.maths.words import normalize_words
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import extract_reply, no_answer, write_reply
-from verifiers.verdict import Reason, Status, Verdict
+from verifiers.replies import ReplyReader, Ruling
+from verifiers.verdict import Reason, Verdict
 
 
 class ExactVerifier(Verifier):
@@ -36,9 +35,8 @@ class ExactVerifier(Verifier):
     def __init__(
         self, *, extraction: Policy = "boxed", strict: bool = False, allow_truncated: bool = False
     ) -> None:
-        self._extraction: Policy = check_policy(extraction)
+        self._reader = ReplyReader(extraction, allow_truncated=allow_truncated)
         self._strict = strict
-        self._allow_truncated = allow_truncated
 
     def prepare(self, problem: Problem) -> None:
         """Check that there is an accepted text and that none is empty.
@@ -56,39 +54,19 @@ class ExactVerifier(Verifier):
 
     def verify(self, submission: Submission) -> Verdict:
         """Judge one completion."""
-        started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
-        found = extract_reply(submission, self._extraction, self._allow_truncated)
-        if isinstance(found, Reason):
-            return no_answer(found, label, started)
-        accepted = {self._normalize(text) for text in _accepted(submission.problem.reference)}
-        if not accepted or "" in accepted:
-            return Verdict(
-                status=Status.BAD_GOLD,
-                score=None,
-                reason=Reason.UNREADABLE_REFERENCE,
-                verifier=label,
-                extracted=found.text,
-                seconds=time.perf_counter() - started,
-            )
-        right = self._normalize(found.text) in accepted
-        return Verdict(
-            status=Status.CORRECT if right else Status.INCORRECT,
-            score=float(right),
-            reason=Reason.EQUAL_TEXT if right else Reason.DIFFERENT,
-            verifier=label,
-            extracted=found.text,
-            seconds=time.perf_counter() - started,
-        )
+        return self._reader.judge(submission, self.label, self._rule)
 
     def examples(self) -> Sequence[Example]:
         """A right and a wrong answer."""
-        return [
-            Example.of(
-                self.name, "7 apples", write_reply("7 apples", self._extraction), Status.CORRECT
-            ),
-            Example.of(self.name, "7 apples", write_reply("8", self._extraction), Status.INCORRECT),
-        ]
+        return self._reader.make_examples(self.name, "7 apples", right="7 apples", wrong="8")
+
+    def _rule(self, problem: Problem, answer: str) -> Ruling:
+        accepted = {self._normalize(text) for text in _accepted(problem.reference)}
+        if not accepted or "" in accepted:
+            return Ruling.bad_gold("no text, number or non-empty list of these")
+        if self._normalize(answer) in accepted:
+            return Ruling.right(Reason.EQUAL_TEXT)
+        return Ruling.wrong(Reason.DIFFERENT)
 
     def _normalize(self, text: str) -> str:
         return text.strip() if self._strict else normalize_words(text)

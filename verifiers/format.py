@@ -18,7 +18,7 @@ from verifiers.extraction import (
 )
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import Ruling, no_answer
+from verifiers.replies import Ruling
 from verifiers.verdict import Reason, Status, Verdict
 
 AnswerForm = Literal["tag", "box", "text"]
@@ -75,9 +75,8 @@ class FormatVerifier(Verifier):
     def verify(self, submission: Submission) -> Verdict:
         """Judge one completion."""
         started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
         if submission.truncated and not self._allow_truncated:
-            return no_answer(Reason.TRUNCATED, label, started)
+            return Ruling.no_answer(Reason.TRUNCATED).sign(self.label, started)
         text = THINK_OPEN * self._think_in_prompt + submission.completion
         components = self._measure(text)
         missing = [name for name, value in components.items() if not value]
@@ -87,7 +86,7 @@ class FormatVerifier(Verifier):
             detail=f"wrong: {', '.join(missing)}" if missing else None,
             components=components,
         )
-        return ruling.sign(label, started)
+        return ruling.sign(self.label, started)
 
     def examples(self) -> Sequence[Example]:
         """A completion of the right form, and the same with something after it."""

@@ -13,7 +13,7 @@ from verifiers.instructions import INSTRUCTIONS
 from verifiers.json_text import NotJson, read_json
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import Ruling, no_answer
+from verifiers.replies import Ruling
 from verifiers.verdict import Reason, Status, Verdict
 
 
@@ -59,19 +59,18 @@ class IfevalVerifier(Verifier):
     def verify(self, submission: Submission) -> Verdict:
         """Judge one completion."""
         started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
         if submission.truncated and not self._allow_truncated:
-            return no_answer(Reason.TRUNCATED, label, started)
+            return Ruling.no_answer(Reason.TRUNCATED).sign(self.label, started)
         reply = find_final_reply(submission.completion)
         if isinstance(reply, Reason):
-            return no_answer(reply, label, started)
+            return Ruling.no_answer(reply).sign(self.label, started)
         if not reply.strip():
-            return no_answer(Reason.EMPTY_ANSWER, label, started)
+            return Ruling.no_answer(Reason.EMPTY_ANSWER).sign(self.label, started)
         try:
             instructions = self._read_instructions(submission.problem)
         except ValueError as error:
-            return Ruling.bad_gold(str(error)).sign(label, started)
-        return self._judge(instructions, reply).sign(label, started)
+            return Ruling.bad_gold(str(error)).sign(self.label, started)
+        return self._judge(instructions, reply).sign(self.label, started)
 
     def examples(self) -> Sequence[Example]:
         """A reply that follows its instruction, and one that does not."""

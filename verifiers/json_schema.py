@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker
@@ -19,11 +19,11 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
 
 from verifiers.errors import BadReference, UserError
 from verifiers.example import Example
-from verifiers.extraction import Policy, check_policy
+from verifiers.extraction import Policy
 from verifiers.json_text import NotJson, TooDeep, find_json, read_json
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import Ruling, extract_reply, no_answer, write_reply
+from verifiers.replies import ReplyReader, Ruling
 from verifiers.verdict import Reason, Status, Verdict
 from verifiers.workers import WorkerPool, WorkerSettings
 
@@ -74,8 +74,7 @@ class JsonSchemaVerifier(Verifier):
                 raise UserError(
                     f"option 'schema' of the verifier `json_schema`: {error}"
                 ) from error
-        self._extraction: Policy = check_policy(extraction)
-        self._allow_truncated = allow_truncated
+        self._reader = ReplyReader(extraction, allow_truncated=allow_truncated)
         settings = WorkerSettings(
             target="verifiers.json_schema:validate",
             preload=("verifiers.json_schema",),
@@ -98,15 +97,7 @@ class JsonSchemaVerifier(Verifier):
 
     def verify(self, submission: Submission) -> Verdict:
         """Judge one completion."""
-        started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
-        found = extract_reply(submission, self._extraction, self._allow_truncated)
-        if isinstance(found, Reason):
-            return no_answer(found, label, started)
-        answer = find_json(found.text)
-        if isinstance(answer, Reason):
-            return no_answer(answer, label, started)
-        return self._judge(submission.problem, answer).sign(label, started, answer)
+        return self._reader.judge(submission, self.label, self._rule)
 
     def close(self) -> None:
         """End the worker processes."""
@@ -117,13 +108,16 @@ class JsonSchemaVerifier(Verifier):
         if self._schema is not None:
             return []
         schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
-        return [
-            Example.of(self.name, schema, write_reply(answer, self._extraction), status)
-            for answer, status in (('{"n": 7}', Status.CORRECT), ('{"n": "7"}', Status.INCORRECT))
-        ]
+        return self._reader.make_examples(self.name, schema, right='{"n": 7}', wrong='{"n": "7"}')
 
     def _find_schema(self, problem: Problem) -> str:
         return _schema_text(problem.reference if self._schema is None else self._schema)
+
+    def _rule(self, problem: Problem, answer: str) -> Ruling:
+        found = find_json(answer)
+        if isinstance(found, Reason):
+            return Ruling.no_answer(found)
+        return replace(self._judge(problem, found), extracted=found)
 
     def _judge(self, problem: Problem, answer: str) -> Ruling:
         try:
@@ -132,7 +126,7 @@ class JsonSchemaVerifier(Verifier):
         except ValueError as error:
             return Ruling.bad_gold(str(error))
         if len(answer) > MAX_ANSWER_CHARS:
-            return Ruling(status=Status.LIMIT, reason=Reason.TOO_LONG)
+            return Ruling.too_long()
         outcome = self._pool.run(schema, answer)
         return outcome.value if outcome.failure is None else Ruling.failed(outcome)
 
@@ -150,7 +144,7 @@ def validate(schema: str, answer: str) -> Ruling:
         return Ruling.wrong(
             Reason.REJECTED, f"{error.json_path}: {error.message}"[:MAX_DETAIL_CHARS]
         )
-    return Ruling(status=Status.CORRECT, reason=Reason.ACCEPTED)
+    return Ruling.right(Reason.ACCEPTED)
 
 
 @functools.lru_cache(maxsize=1024)

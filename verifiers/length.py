@@ -14,7 +14,7 @@ from verifiers.example import Example
 from verifiers.extraction import find_final_reply
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import Ruling, no_answer
+from verifiers.replies import Ruling
 from verifiers.verdict import Reason, Status, Verdict
 
 Unit = Literal["words", "characters", "tokens"]
@@ -71,14 +71,13 @@ class LengthVerifier(Verifier):
     def verify(self, submission: Submission) -> Verdict:
         """Measure one completion."""
         started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
         if submission.truncated and not self._allow_truncated:
-            return no_answer(Reason.TRUNCATED, label, started)
+            return Ruling.no_answer(Reason.TRUNCATED).sign(self.label, started)
         text: str | Reason = submission.completion
         if self._scope == "reply":
             text = find_final_reply(text)
         if isinstance(text, Reason):
-            return no_answer(text, label, started)
+            return Ruling.no_answer(text).sign(self.label, started)
         length = self._count(text)
         score = compute_band_score(length, *self._band, self._slope)
         ruling = Ruling(
@@ -87,7 +86,7 @@ class LengthVerifier(Verifier):
             score=score,
             components={"length": float(length)},
         )
-        return ruling.sign(label, started)
+        return ruling.sign(self.label, started)
 
     def examples(self) -> Sequence[Example]:
         """A text in the band and one outside of it; none for tokens, which no text is sure of."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from fractions import Fraction
 
 from verifiers.errors import BadReference, UserError
 from verifiers.example import Example
-from verifiers.extraction import Policy, check_policy
+from verifiers.extraction import Policy
 from verifiers.maths.answers import Quantity, Relation
 from verifiers.maths.equality import float_value
 from verifiers.maths.exact import TooCostly, evaluate
@@ -18,8 +17,8 @@ from verifiers.maths.reader import read_answer
 from verifiers.maths.units import Unit, convert
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import extract_reply, no_answer, write_reply
-from verifiers.verdict import Reason, Status, Verdict
+from verifiers.replies import ReplyReader, Ruling
+from verifiers.verdict import Reason, Verdict
 
 MAX_ANSWER_CHARS = 1000
 
@@ -58,8 +57,7 @@ class NumericVerifier(Verifier):
         self._abs_tol = abs_tol
         self._rel_tol = rel_tol
         self._require_unit = require_unit
-        self._extraction: Policy = check_policy(extraction)
-        self._allow_truncated = allow_truncated
+        self._reader = ReplyReader(extraction, allow_truncated=allow_truncated)
 
     def prepare(self, problem: Problem) -> None:
         """Check that the reference is a number.
@@ -78,52 +76,35 @@ class NumericVerifier(Verifier):
 
     def verify(self, submission: Submission) -> Verdict:
         """Judge one completion."""
-        started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
-        found = extract_reply(submission, self._extraction, self._allow_truncated)
-        if isinstance(found, Reason):
-            return no_answer(found, label, started)
-        status, reason = self._compare(str(submission.problem.reference), found.text)
-        scores = {Status.CORRECT: 1.0, Status.BAD_GOLD: None}
-        return Verdict(
-            status=status,
-            score=scores.get(status, 0.0),
-            reason=reason,
-            verifier=label,
-            extracted=found.text[:MAX_ANSWER_CHARS],
-            seconds=time.perf_counter() - started,
-        )
+        return self._reader.judge(submission, self.label, self._rule)
 
     def examples(self) -> Sequence[Example]:
         """A right and a wrong answer."""
-        return [
-            Example.of(self.name, "12.5", write_reply("12.5", self._extraction), Status.CORRECT),
-            Example.of(self.name, "12.5", write_reply("-12.5", self._extraction), Status.INCORRECT),
-        ]
+        return self._reader.make_examples(self.name, "12.5", right="12.5", wrong="-12.5")
 
-    def _compare(  # noqa: PLR0911 - from the cheapest test to the dearest
-        self, reference: str, answer: str
-    ) -> tuple[Status, Reason]:
+    def _rule(self, problem: Problem, answer: str) -> Ruling:
         try:
-            gold, gold_unit = _read_number(reference)
-        except Unreadable:
-            return Status.BAD_GOLD, Reason.UNREADABLE_REFERENCE
+            gold, gold_unit = _read_number(str(problem.reference))
+        except Unreadable as error:
+            return Ruling.bad_gold(str(error))
         if len(answer) > MAX_ANSWER_CHARS:
-            return Status.LIMIT, Reason.TOO_LONG
+            return Ruling.too_long()
         try:
             value, unit = _read_number(answer)
-        except Unreadable:
-            return Status.INCORRECT, Reason.UNPARSED
+        except Unreadable as error:
+            return Ruling.wrong(Reason.UNPARSED, str(error))
         conversion = convert(unit, gold_unit, missing_is_same=not self._require_unit)
         if conversion is None:
-            return Status.INCORRECT, Reason.DIFFERENT
-        distance = abs(value * conversion.scale + conversion.offset - gold)
+            return Ruling.wrong(Reason.DIFFERENT, "the units do not measure the same")
+        return self._compare(gold, value * conversion.scale + conversion.offset)
+
+    def _compare(self, gold: Fraction, value: Fraction) -> Ruling:
+        distance = abs(value - gold)
         if not distance:
-            return Status.CORRECT, Reason.EQUAL_EXACT
+            return Ruling.right(Reason.EQUAL_EXACT)
         limit = max(Fraction(self._abs_tol), Fraction(self._rel_tol) * abs(gold))
-        if distance <= limit:
-            return Status.CORRECT, Reason.EQUAL_TOLERANCE
-        return Status.INCORRECT, Reason.DIFFERENT
+        within = distance <= limit
+        return Ruling.right(Reason.EQUAL_TOLERANCE) if within else Ruling.wrong(Reason.DIFFERENT)
 
 
 def _read_number(text: str) -> tuple[Fraction, Unit | None]:

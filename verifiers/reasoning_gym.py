@@ -7,18 +7,17 @@ import importlib.util
 import inspect
 import math
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from verifiers.errors import BadReference, UserError
 from verifiers.example import Example
-from verifiers.extraction import Policy, check_policy
+from verifiers.extraction import Policy
 from verifiers.formula_text import is_formula
 from verifiers.json_text import NotJson, read_json
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import Ruling, extract_reply, no_answer, write_reply
+from verifiers.replies import ReplyReader, Ruling
 from verifiers.verdict import Reason, Status, Verdict
 from verifiers.workers import MACHINE_FAILURES, Outcome, WorkerPool, WorkerPoolError, WorkerSettings
 
@@ -74,8 +73,7 @@ class ReasoningGymVerifier(Verifier):
         self._dataset = dataset
         self._threshold = threshold
         self._partial = partial
-        self._extraction: Policy = check_policy(extraction)
-        self._allow_truncated = allow_truncated
+        self._reader = ReplyReader(extraction, allow_truncated=allow_truncated)
         settings = WorkerSettings(
             target="verifiers.reasoning_gym:score",
             preload=("verifiers.reasoning_gym", PACKAGE),
@@ -102,20 +100,7 @@ class ReasoningGymVerifier(Verifier):
 
     def verify(self, submission: Submission) -> Verdict:
         """Score one completion's answer."""
-        started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
-        found = extract_reply(submission, self._extraction, self._allow_truncated)
-        if isinstance(found, Reason):
-            return no_answer(found, label, started)
-        try:
-            dataset, entry = self._read_entry(submission.problem)
-        except ValueError as error:
-            return Ruling.bad_gold(str(error)).sign(label, started, found.text)
-        if len(found.text) > MAX_ANSWER_CHARS:
-            ruling = Ruling(status=Status.LIMIT, reason=Reason.TOO_LONG)
-        else:
-            ruling = self._rule(self._pool.run(dataset, found.text, entry))
-        return ruling.sign(label, started, found.text)
+        return self._reader.judge(submission, self.label, self._rule)
 
     def close(self) -> None:
         """End the worker processes."""
@@ -126,17 +111,23 @@ class ReasoningGymVerifier(Verifier):
         if self._dataset is not None:
             return []
         entry = {"question": "2 + 2 =", "answer": "4", "metadata": {"source_dataset": "chain_sum"}}
-        return [
-            Example.of(self.name, entry, write_reply(answer, self._extraction), status)
-            for answer, status in (("4", Status.CORRECT), ("5", Status.INCORRECT))
-        ]
+        return self._reader.make_examples(self.name, entry, right="4", wrong="5")
 
-    def _rule(self, outcome: Outcome) -> Ruling:
+    def _rule(self, problem: Problem, answer: str) -> Ruling:
+        try:
+            dataset, entry = self._read_entry(problem)
+        except ValueError as error:
+            return Ruling.bad_gold(str(error))
+        if len(answer) > MAX_ANSWER_CHARS:
+            return Ruling.too_long()
+        return self._grade(self._pool.run(dataset, answer, entry))
+
+    def _grade(self, outcome: Outcome) -> Ruling:
         if outcome.failure is not None:
             return Ruling.failed(outcome)
         value = outcome.value
         if value is None:
-            return Ruling(status=Status.INCORRECT, reason=Reason.UNPARSED)
+            return Ruling.wrong(Reason.UNPARSED)
         if not isinstance(value, float) or not math.isfinite(value):
             return Ruling(
                 status=Status.ERROR,
@@ -159,7 +150,7 @@ class ReasoningGymVerifier(Verifier):
             last_line = (outcome.detail or "").strip().rpartition("\n")[2]
             raise ValueError(f"{dataset} fails on its own answer: {last_line}")
         # Where several answers are right, an entry may come without one.
-        if entry["answer"] is not None and self._rule(outcome).status is not Status.CORRECT:
+        if entry["answer"] is not None and self._grade(outcome).status is not Status.CORRECT:
             raise ValueError(f"{dataset} scores the row's own answer {outcome.value}")
 
     def _read_entry(self, problem: Problem) -> tuple[str, Mapping[str, Any]]:

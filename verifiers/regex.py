@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 
 from verifiers.errors import BadReference, UserError
 from verifiers.example import Example
-from verifiers.extraction import Policy, check_policy
+from verifiers.extraction import Policy
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import Ruling, extract_reply, no_answer, write_reply
-from verifiers.verdict import Reason, Status, Verdict
+from verifiers.replies import ReplyReader, Ruling
+from verifiers.verdict import Reason, Verdict
 from verifiers.workers import WorkerPool, WorkerSettings
 
 MAX_ANSWER_CHARS = 100_000
@@ -54,8 +53,7 @@ class RegexVerifier(Verifier):
         if pattern is not None and (why := _find_fault(pattern)):
             raise UserError(f"option 'pattern' of the verifier `regex`, {pattern!r}: {why}")
         self._pattern = pattern
-        self._extraction: Policy = check_policy(extraction)
-        self._allow_truncated = allow_truncated
+        self._reader = ReplyReader(extraction, allow_truncated=allow_truncated)
         settings = WorkerSettings(
             target="verifiers.regex:matches", preload=("verifiers.regex",), cpu_limit_s=cpu_limit_s
         )
@@ -76,13 +74,7 @@ class RegexVerifier(Verifier):
 
     def verify(self, submission: Submission) -> Verdict:
         """Match one completion's answer."""
-        started = time.perf_counter()
-        label = f"{self.name}@{self.version}"
-        found = extract_reply(submission, self._extraction, self._allow_truncated)
-        if isinstance(found, Reason):
-            return no_answer(found, label, started)
-        reference = submission.problem.reference if self._pattern is None else self._pattern
-        return self._match(reference, found.text).sign(label, started, found.text)
+        return self._reader.judge(submission, self.label, self._rule)
 
     def close(self) -> None:
         """End the worker processes."""
@@ -93,22 +85,18 @@ class RegexVerifier(Verifier):
         if self._pattern is not None:
             return []
         pattern = r"\d{3}-[A-Z]+"
-        return [
-            Example.of(self.name, pattern, write_reply(answer, self._extraction), status)
-            for answer, status in (("123-ABC", Status.CORRECT), ("123-ABC9", Status.INCORRECT))
-        ]
+        return self._reader.make_examples(self.name, pattern, right="123-ABC", wrong="123-ABC9")
 
-    def _match(self, pattern: object, answer: str) -> Ruling:
+    def _rule(self, problem: Problem, answer: str) -> Ruling:
+        pattern = problem.reference if self._pattern is None else self._pattern
         if why := _find_fault(pattern):
             return Ruling.bad_gold(why)
         if len(answer) > MAX_ANSWER_CHARS:
-            return Ruling(status=Status.LIMIT, reason=Reason.TOO_LONG)
+            return Ruling.too_long()
         outcome = self._pool.run(pattern, answer)
         if outcome.failure is not None:
             return Ruling.failed(outcome)
-        if outcome.value:
-            return Ruling(status=Status.CORRECT, reason=Reason.ACCEPTED)
-        return Ruling.wrong(Reason.REJECTED)
+        return Ruling.right(Reason.ACCEPTED) if outcome.value else Ruling.wrong(Reason.REJECTED)
 
 
 def matches(pattern: str, text: str) -> bool:

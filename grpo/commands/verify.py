@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grpo.commands.audit import Audit
+from grpo.commands.cases import run_cases
 from grpo.commands.conformance import check_conformance
 from grpo.commands.options import read_options
 from grpo.commands.rows import get_column, make_problem, read_rows
+from grpo.commands.show import print_verdict
 from verifiers.errors import BadReference, UserError
 from verifiers.judge import Judge
 from verifiers.problem import Problem, Submission
@@ -32,11 +33,10 @@ examples:
   verigrad verify completions.jsonl --audit 20          wrong answers, for a person to read
   verigrad verify --conformance my_checks.py:check      whether a function is fit to be a verifier
 
-exit status: 0 for a right answer, a judged file, cases without a false accept, or a function that
-breaks no rule; 1 otherwise; 2 for a mistake in the command or its input.
+exit status: 0 for a right answer, a judged file, cases without a false accept whose `policy` labels
+are all reached by an option, or a function that breaks no rule; 1 otherwise; 2 for a mistake in the
+command or its input.
 """
-CASE_OPTIONS: Mapping[str, Any] = {"extraction": "lenient"}
-DETAIL_CHARS = 120
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -99,11 +99,9 @@ def run(args: argparse.Namespace) -> int:
     if args.audit is not None and (args.audit < 1 or not args.file):
         raise UserError("--audit takes a number of at least 1, and goes with a file of completions")
     if args.cases:
-        options = {**CASE_OPTIONS, **options} if args.verifier == "math" else options
+        return run_cases(args, options)
     judge = Judge({args.verifier: options})
     try:
-        if args.cases:
-            return _run_cases(judge, args)
         if args.file:
             return _run_file(judge, args)
         return _run_pair(judge, args)
@@ -119,7 +117,7 @@ def _run_pair(judge: Judge, args: argparse.Namespace) -> int:
     )
     judge.prepare(problem)
     verdict = judge.verify(Submission(problem=problem, completion=args.answer))
-    _print_verdict("0", verdict, as_json=args.json)
+    print_verdict("0", verdict, as_json=args.json)
     return 0 if verdict.status is Status.CORRECT else 1
 
 
@@ -129,7 +127,7 @@ def _run_file(judge: Judge, args: argparse.Namespace) -> int:
     for submission, verdict in _judge_rows(judge, args):
         counts[f"{verdict.status} ({verdict.reason})"] += 1
         if audit is None:
-            _print_verdict(submission.problem.id, verdict, as_json=args.json)
+            print_verdict(submission.problem.id, verdict, as_json=args.json)
         else:
             audit.add(submission, verdict)
     if audit is not None:
@@ -162,68 +160,6 @@ def _read_submission(
     _prepare(judge, problem)
     truncated = row.get("truncated") is True
     return Submission(problem=problem, completion=completion, truncated=truncated)
-
-
-def _run_cases(judge: Judge, args: argparse.Namespace) -> int:
-    table: dict[str, Counter[str]] = defaultdict(Counter)
-    policy: Counter[str] = Counter()
-    for source, row in read_rows(args.cases):
-        problem = make_problem(row, "gold", args.verifier, source)
-        expected = get_column(row, "expected", source)
-        verdict = judge.verify(
-            Submission(problem=problem, completion=str(get_column(row, "prediction", source)))
-        )
-        outcome = _outcome(expected is True, verdict)
-        if args.json or outcome not in ("accept", "reject"):
-            _print_verdict(problem.id, verdict, as_json=args.json, note=outcome)
-        counts = policy if row.get("policy") else table[str(row.get("kind", "all"))]
-        counts[outcome] += 1
-        if "math_verify" in row and not row.get("policy"):
-            right = row["math_verify"] == str(expected is True).lower()
-            counts["peer wrong"] += not right
-    if not args.json:
-        _print_table(table, policy)
-    wrong = sum(c["false accept"] + c["not verified"] for c in table.values())
-    return 1 if wrong else 0
-
-
-def _outcome(expected: bool, verdict: Verdict) -> str:
-    if verdict.status is Status.CORRECT:
-        return "accept" if expected else "false accept"
-    if verdict.status is Status.BAD_GOLD and not expected:
-        return "reject"
-    if not verdict.verified:
-        return "not verified"
-    return "false reject" if expected else "reject"
-
-
-def _print_table(table: Mapping[str, Counter[str]], policy: Counter[str]) -> None:
-    columns = ("accept", "reject", "false accept", "false reject", "not verified", "peer wrong")
-    total: Counter[str] = sum(table.values(), Counter())
-    shown = [c for c in columns if c in columns[:4] or total[c]]
-    titles = ["math-verify wrong" if c == "peer wrong" else c for c in shown]
-    print("\n" + f"{'kind':22s}" + "".join(f"{title:>{len(title) + 3}s}" for title in titles))
-    lines = [*sorted(table.items()), ("all", total), ("depends on an option", policy)]
-    for kind, counts in lines:
-        cells = (f"{counts[c]:{len(t) + 3}d}" for c, t in zip(shown, titles, strict=True))
-        print(f"{kind:22s}" + "".join(cells))
-
-
-def _print_verdict(identity: str, verdict: Verdict, *, as_json: bool, note: str = "") -> None:
-    if as_json:
-        record = {
-            "id": identity,
-            "status": verdict.status,
-            "reward": verdict.score,
-            "reason": verdict.reason,
-            "extracted": verdict.extracted,
-            **({"outcome": note} if note else {}),
-        }
-        print(json.dumps(record, ensure_ascii=False))
-        return
-    detail = f"  {verdict.detail.strip().splitlines()[-1][:DETAIL_CHARS]}" if verdict.detail else ""
-    answer = "" if verdict.extracted is None else f"  {verdict.extracted[:DETAIL_CHARS]}"
-    print(f"{identity:10s} {note or verdict.status:12s} {verdict.reason:20s}{answer}{detail}")
 
 
 def _prepare(judge: Judge, problem: Problem) -> None:

@@ -108,7 +108,8 @@ def load_registry() -> Any:
     """All units of pint and the currencies, in exact fractions; made when units first differ."""
     import pint
 
-    registry = pint.UnitRegistry(non_int_type=Fraction)
+    exact: Any = Fraction  # annotated as a kind of float there
+    registry = pint.UnitRegistry(non_int_type=exact)
     for currency in _CURRENCIES:
         registry.define(currency)
     return registry

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from verifiers.errors import UserError
 from verifiers.extraction import Policy, check_policy
 
 _KINDS = {"bool": (bool,), "float": (int, float), "int": (int,), "str | None": (str, type(None))}
+
+# For each choice about what counts as equal or as an answer, the value that is not the default.
+ALTERNATIVES: Mapping[str, Any] = {
+    "unique_box": True,
+    "box_at_end": True,
+    "gold_digits": False,
+    "rel_tol": 1e-6,
+    "allow_unevaluated": True,
+    "percent_bridge": False,
+    "unit_bridge": False,
+    "unit_conversion": False,
+    "degree_bridge": False,
+    "base_bridge": False,
+    "interval_bridge": False,
+    "ratio_bridge": True,
+    "vector_bridge": False,
+    "assume_positive": True,
+    "constant_names": False,
+    "ignore_trailing_text": True,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

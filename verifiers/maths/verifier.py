@@ -29,11 +29,10 @@ from verifiers.maths.reader import read_answer
 from verifiers.maths.words import normalize_words
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.replies import extract_reply, write_reply
+from verifiers.replies import ReplyReader, Ruling, write_reply
 from verifiers.verdict import Reason, Status, Verdict
 from verifiers.workers import (
     MACHINE_FAILURES,
-    Failure,
     Outcome,
     WorkerPool,
     WorkerPoolError,
@@ -42,7 +41,11 @@ from verifiers.workers import (
 
 MAX_ANSWER_CHARS = 5000
 MEMO_SIZE = 8192
-TOO_LARGE = "exact arithmetic would need numbers beyond the limits"
+_TOO_LARGE = Ruling(
+    status=Status.LIMIT,
+    reason=Reason.DEADLINE,
+    detail="exact arithmetic would need numbers beyond the limits",
+)
 
 _TRAILING_TEXT = re.compile(r"\s*\\text\s*\{[^{}]*\}\s*$")
 
@@ -59,15 +62,6 @@ class _BadGold:
     """A reference that cannot be read, and why."""
 
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Ruling:
-    """The part of a verdict that depends on nothing but reference, extracted answer and options."""
-
-    status: Status
-    reason: Reason
-    detail: str | None = None
 
 
 class MathVerifier(Verifier):
@@ -93,9 +87,12 @@ class MathVerifier(Verifier):
 
     def __init__(self, **options: Any) -> None:
         self._options = MathOptions(**options)
+        self._reader = ReplyReader(
+            self._options.extraction, allow_truncated=self._options.allow_truncated
+        )
         self._quick = QuickEquality(assume_positive=self._options.assume_positive)
         self._gold = functools.lru_cache(maxsize=MEMO_SIZE)(self._read_gold)
-        self._memo: OrderedDict[tuple[str, str], _Ruling] = OrderedDict()
+        self._memo: OrderedDict[tuple[str, str], Ruling] = OrderedDict()
         self._memo_lock = threading.Lock()
         # Each starts with its first job: few data sets have references that need sympy.
         numbers = ("mpmath", "verifiers.maths.measures:load_registry")
@@ -126,19 +123,8 @@ class MathVerifier(Verifier):
         started = time.perf_counter()
         found = self._extract(submission)
         if isinstance(found, Reason):
-            ruling, extracted = _Ruling(Status.NO_ANSWER, found), None
-        else:
-            ruling, extracted = self._rule(submission.problem, found), found.text
-        scores = {Status.CORRECT: 1.0, Status.BAD_GOLD: None, Status.ERROR: None}
-        return Verdict(
-            status=ruling.status,
-            score=scores.get(ruling.status, 0.0),
-            reason=ruling.reason,
-            verifier=f"{self.name}@{self.version}",
-            extracted=extracted if extracted is None else extracted[:MAX_ANSWER_CHARS],
-            seconds=time.perf_counter() - started,
-            detail=ruling.detail,
-        )
+            return Ruling.no_answer(found).sign(self.label, started)
+        return self._rule(submission.problem, found).sign(self.label, started, found.text)
 
     def close(self) -> None:
         """End the worker processes."""
@@ -163,18 +149,18 @@ class MathVerifier(Verifier):
 
     def _extract(self, submission: Submission) -> Found | Reason:
         options = self._options
-        found = extract_reply(submission, options.extraction, options.allow_truncated)
+        found = self._reader.find(submission)
         if isinstance(found, Found) and options.unique_box and found.distinct > 1:
             return Reason.MULTIPLE_ANSWERS
         if isinstance(found, Found) and options.box_at_end and not found.at_end:
             return Reason.NOT_AT_END
         return found
 
-    def _rule(self, problem: Problem, found: Found) -> _Ruling:
+    def _rule(self, problem: Problem, found: Found) -> Ruling:
         try:
             reference = find_reference_text(problem)
         except Unreadable as error:
-            return _Ruling(Status.BAD_GOLD, Reason.UNREADABLE_REFERENCE, str(error))
+            return Ruling.bad_gold(str(error))
         key = (reference, "\0".join(found.parts))
         with self._memo_lock:
             if key in self._memo:
@@ -190,18 +176,18 @@ class MathVerifier(Verifier):
 
     def _compare(  # noqa: PLR0911 - from the cheapest test to the dearest
         self, reference: str, found: Found
-    ) -> _Ruling:
+    ) -> Ruling:
         if len(found.text) > max(MAX_ANSWER_CHARS, 4 * len(reference)):
-            return _Ruling(Status.LIMIT, Reason.TOO_LONG)
+            return Ruling.too_long()
         if clean(found.text) == clean(reference):
-            return _Ruling(Status.CORRECT, Reason.EQUAL_TEXT)
+            return Ruling.right(Reason.EQUAL_TEXT)
         gold = self._gold(reference)
         if isinstance(gold, _BadGold):
-            return _Ruling(Status.BAD_GOLD, Reason.UNREADABLE_REFERENCE, gold.why)
+            return Ruling.bad_gold(gold.why)
         if isinstance(gold, _Formula):
             return _rule_outcome(self._formulas.run(gold.text, found.text))
         if len(found.parts) > 1 and not isinstance(gold, Collection):
-            return _Ruling(Status.NO_ANSWER, Reason.MULTIPLE_ANSWERS)
+            return Ruling.no_answer(Reason.MULTIPLE_ANSWERS)
         if isinstance(gold, Words):
             same = normalize_words(found.text) == gold.text
             return _ruling(Finding.of(same, Reason.EQUAL_TEXT))
@@ -210,7 +196,7 @@ class MathVerifier(Verifier):
         try:
             prediction = self._read_prediction(found.text, gold)
         except Unreadable as error:
-            return _Ruling(Status.INCORRECT, Reason.UNPARSED, str(error))
+            return Ruling.wrong(Reason.UNPARSED, str(error))
         return self._compare_answers(gold, prediction)
 
     def _read_prediction(self, text: str, gold: Answer) -> Answer:
@@ -223,15 +209,15 @@ class MathVerifier(Verifier):
                 raise
             return read_answer(shorter, letters_are_units=letters_are_units)
 
-    def _compare_answers(self, gold: Answer, prediction: Answer) -> _Ruling:
+    def _compare_answers(self, gold: Answer, prediction: Answer) -> Ruling:
         if gold == prediction:
-            return _Ruling(Status.CORRECT, Reason.EQUAL_EXACT)
+            return Ruling.right(Reason.EQUAL_EXACT)
         try:
             finding = compare(gold, prediction, self._options, self._quick)
         except TooCostly:
-            return _Ruling(Status.LIMIT, Reason.DEADLINE, TOO_LARGE)
+            return _TOO_LARGE
         except RecursionError:
-            return _Ruling(Status.INCORRECT, Reason.UNPARSED, "nested too deeply")
+            return Ruling.wrong(Reason.UNPARSED, "nested too deeply")
         if finding.same is not None:
             return _ruling(finding)
         return _rule_outcome(self._numbers.run(gold, prediction, self._options))
@@ -262,24 +248,14 @@ class MathVerifier(Verifier):
         return _BadGold(f"sympy: {last_line}")
 
 
-def _ruling(finding: Finding) -> _Ruling:
-    return _Ruling(Status.CORRECT if finding.same else Status.INCORRECT, finding.reason)
+def _ruling(finding: Finding) -> Ruling:
+    return Ruling.right(finding.reason) if finding.same else Ruling.wrong(finding.reason)
 
 
-def _rule_outcome(outcome: Outcome) -> _Ruling:
-    match outcome.failure:
-        case None if outcome.value is None:
-            return _Ruling(Status.LIMIT, Reason.DEADLINE, TOO_LARGE)
-        case None:
-            return _ruling(outcome.value)
-        case Failure.DEADLINE | Failure.MEMORY:
-            return _Ruling(Status.LIMIT, Reason(outcome.failure.value), outcome.detail)
-        case Failure.RAISED:
-            return _Ruling(Status.ERROR, Reason.VERIFIER_RAISED, outcome.detail)
-        case Failure.STALLED:
-            return _Ruling(Status.ERROR, Reason.STALLED, outcome.detail)
-        case Failure.DIED:
-            return _Ruling(Status.ERROR, Reason.WORKER_DIED, outcome.detail)
+def _rule_outcome(outcome: Outcome) -> Ruling:
+    if outcome.failure is not None:
+        return Ruling.failed(outcome)
+    return _TOO_LARGE if outcome.value is None else _ruling(outcome.value)
 
 
 def _compare_choice(gold: Choice, text: str) -> Finding:

@@ -8,6 +8,8 @@ from collections import Counter
 
 import pytest
 
+from grpo.cli import parse
+from verifiers.maths.options import ALTERNATIVES
 from verifiers.verdict import Status
 
 
@@ -28,6 +30,27 @@ def test_labelled_cases(judge_math, rows):
     expected_right = sum(row["expected"] for row in cases)
     assert {name for name in wrong if name.startswith("false accept")} == set()
     assert wrong["false reject"] <= 0.03 * expected_right
+
+
+def test_every_label_that_depends_on_a_choice_is_reached_by_a_documented_option(judge_math, rows):
+    settings = [{}, *({name: value} for name, value in ALTERNATIVES.items())]
+    cases = [row for row in rows("math_cases.jsonl") if row["policy"]]
+    assert cases
+    for row in cases:
+        reached = (
+            judge_math(row["gold"], row["prediction"], extraction="lenient", **setting).status
+            for setting in settings
+        )
+        assert any((status is Status.CORRECT) == row["expected"] for status in reached), row["id"]
+
+
+def test_the_confusion_of_the_labelled_cases_is_printed_by_the_command(data_dir, capsys):
+    args = parse(["verify", "--cases", str(data_dir / "math_cases.jsonl")])
+    assert args.run(args) == 0
+    *_, total, _, policy = capsys.readouterr().out.splitlines()
+    assert total.split()[0] == "all"
+    assert total.split()[-2:] == ["2", "100"]  # false rejects here, wrong verdicts of math-verify
+    assert policy.endswith("38 by default, 3 with an option, 0 not reached")
 
 
 def test_gsm8k_agrees_with_the_publishers_labels(judge_math, rows):

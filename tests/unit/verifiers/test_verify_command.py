@@ -97,7 +97,8 @@ def test_cases_print_the_confusion_by_kind(verigrad, tmp_path, capsys):
         {"gold": "1", "prediction": "\\boxed{2}", "expected": True, "kind": "number"},
         {"gold": "1", "prediction": "\\boxed{2}", "expected": False, "kind": "number"},
         {"gold": "(1,2)", "prediction": "\\boxed{(2,1)}", "expected": False, "kind": "tuple"},
-        {"gold": "1", "prediction": "\\boxed{1}", "expected": False, "policy": True},
+        {"gold": "1", "prediction": "\\boxed{1}", "expected": True, "policy": True},
+        {"gold": "6", "prediction": "\\boxed{2+4}", "expected": True, "policy": True},
     ]
     assert verigrad("--cases", write_rows(tmp_path / "cases.jsonl", rows)) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -105,7 +106,13 @@ def test_cases_print_the_confusion_by_kind(verigrad, tmp_path, capsys):
     assert table["number"] == ["1", "1", "0", "1"]
     assert table["tuple"] == ["0", "1", "0", "0"]
     assert table["all"] == ["1", "2", "0", "1"]
-    assert table["depends on an option"] == ["0", "0", "1", "0"]
+    assert any("allow_unevaluated=true" in line for line in lines)
+    assert lines[-1].endswith("1 by default, 1 with an option, 0 not reached")
+
+
+def test_a_label_that_no_option_reaches_fails_the_command(verigrad, tmp_path):
+    rows = [{"gold": "1", "prediction": "\\boxed{2}", "expected": True, "policy": True}]
+    assert verigrad("--cases", write_rows(tmp_path / "cases.jsonl", rows)) == 1
 
 
 def test_a_false_accept_fails_the_command(verigrad, tmp_path):
