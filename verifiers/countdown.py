@@ -23,7 +23,9 @@ _EQUATION = re.compile(r"([^=]*)=\s*(-?[0-9]+)[\s$.]*")
 
 
 @dataclass(frozen=True, slots=True)
-class _Puzzle:
+class Puzzle:
+    """What a row asks for."""
+
     numbers: tuple[int, ...]
     target: int
 
@@ -69,7 +71,7 @@ class CountdownVerifier(Verifier):
             BadReference: It has not.
         """
         try:
-            self._read_puzzle(problem)
+            self.read_puzzle(problem)
         except ValueError as error:
             raise BadReference(
                 f"{problem.source}: the reference {problem.reference!r} is no puzzle ({error}); "
@@ -89,13 +91,13 @@ class CountdownVerifier(Verifier):
 
     def _rule(self, problem: Problem, answer: str) -> Ruling:
         try:
-            puzzle = self._read_puzzle(problem)
+            puzzle = self.read_puzzle(problem)
         except ValueError as error:
             return Ruling.bad_gold(str(error))
         return self._judge(puzzle, answer)
 
     def _judge(  # noqa: PLR0911 - from the cheapest test to the dearest
-        self, puzzle: _Puzzle, answer: str
+        self, puzzle: Puzzle, answer: str
     ) -> Ruling:
         if len(answer) > MAX_ANSWER_CHARS:
             return Ruling.too_long()
@@ -119,7 +121,12 @@ class CountdownVerifier(Verifier):
             return Ruling.wrong(Reason.DIFFERENT, f"the value is {value}")
         return Ruling.right(Reason.EQUAL_EXACT)
 
-    def _read_puzzle(self, problem: Problem) -> _Puzzle:
+    def read_puzzle(self, problem: Problem) -> Puzzle:
+        """The row's numbers and target.
+
+        Raises:
+            ValueError: It does not give them.
+        """
         reference: Any = problem.reference
         if isinstance(reference, str):
             try:
@@ -133,7 +140,7 @@ class CountdownVerifier(Verifier):
             raise ValueError(f"it gives no list of 1 to {MAX_NUMBERS} natural numbers")
         if not _is_whole(target):
             raise ValueError(f"the target {target!r} is no whole number")
-        return _Puzzle(tuple(numbers), target)
+        return Puzzle(tuple(numbers), target)
 
     def _find_parts(self, reference: Any, columns: Mapping[str, Any]) -> tuple[Any, Any]:
         """Numbers and target, each None where the row does not say."""

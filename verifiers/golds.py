@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from verifiers.errors import BadReference
+from verifiers.gold_trials import Trial, make_trial
 from verifiers.judge import Judge
 from verifiers.maths.expressions import Unreadable
 from verifiers.maths.kinds import name_kind
 from verifiers.maths.verifier import find_reference_text
 from verifiers.problem import Problem, Submission
-from verifiers.replies import write_reply
 from verifiers.verdict import Status, Verdict
 
-# Verifiers whose reference is an answer that a completion could state.
-ANSWER_VERIFIERS = frozenset({"choice", "exact", "math", "numeric"})
-_NUMBER = re.compile(r"\d{1,400}")  # longer ones are changed in a part
-_ANOTHER_ANSWER = "7919"
+SOLUTION_COLUMN = "solution"
+_SHOWN_CHARS = 100
 
 
 class Fault(StrEnum):
@@ -50,73 +47,57 @@ class GoldCheck:
     detail: str = ""
 
 
-def check_gold(problem: Problem, judge: Judge, options: Mapping[str, Any]) -> GoldCheck:
-    """Read a reference, then judge the reference itself and a twin that differs in a number.
+def check_gold(
+    problem: Problem,
+    judge: Judge,
+    options: Mapping[str, Any],
+    *,
+    solution_column: str = SOLUTION_COLUMN,
+) -> GoldCheck:
+    """Read a reference, then judge completions that state it and others that must be wrong.
 
-    Only a verifier whose reference is an answer can be tried out like that; of any other the
-    reference is read.
+    References of some verifiers are answers; one of `countdown` is solved; with others the row may
+    have a right answer in a column. Where none is known the reference is only read.
 
     Args:
         problem: The row.
         judge: Holds the row's verifier.
         options: Of that verifier; its `extraction` says how a completion states an answer.
+        solution_column: Column with an answer, or a program, known to be right.
     """
     kind = _name_kind(problem)
     try:
         judge.prepare(problem)
     except BadReference as error:
         return GoldCheck(problem=problem, kind=kind, fault=Fault.UNREADABLE, detail=str(error))
-    if problem.verifier not in ANSWER_VERIFIERS:
+    trial = make_trial(problem, options, problem.columns.get(solution_column))
+    if trial is None:
         return GoldCheck(problem=problem, kind=kind)
-    fault, detail = _try_out(problem, judge, options.get("extraction", "boxed"))
+    fault, detail = _try_out(problem, judge, trial)
     return GoldCheck(problem=problem, kind=kind, tried=True, fault=fault, detail=detail)
 
 
-def _try_out(problem: Problem, judge: Judge, extraction: Any) -> tuple[Fault | None, str]:
-    def verdict_on(answer: str) -> Verdict:
-        completion = write_reply(answer, extraction)
+def _try_out(problem: Problem, judge: Judge, trial: Trial) -> tuple[Fault | None, str]:
+    def verdict_on(completion: str) -> Verdict:
         return judge.verify(Submission(problem=problem, completion=completion))
 
-    answers = read_answers(problem)
-    for answer in answers:
-        verdict = verdict_on(answer)
+    if trial.unsolvable is not None:
+        return Fault.FAILS_ITSELF, trial.unsolvable
+    for completion in trial.right:
+        verdict = verdict_on(completion)
+        detail = f"{_shorten(completion)}: {verdict.reason} {verdict.detail or ''}".strip()
         if not verdict.verified:
-            return Fault.NOT_JUDGED, f"{answer}: {verdict.reason} {verdict.detail or ''}".strip()
+            return Fault.NOT_JUDGED, detail
         if verdict.status is not Status.CORRECT:
-            return Fault.FAILS_ITSELF, f"{answer}: {verdict.reason} {verdict.detail or ''}".strip()
-    twins = make_twins(answers)
-    # One twin may be right by chance (5^0 and 11^0), or within a tolerance.
-    if all(verdict_on(twin).status is Status.CORRECT for twin in twins):
-        return Fault.ACCEPTS_ANOTHER, f"accepts {' and '.join(twins)}"
+            return Fault.FAILS_ITSELF, detail
+    if trial.wrong and all(verdict_on(text).status is Status.CORRECT for text in trial.wrong):
+        return Fault.ACCEPTS_ANOTHER, f"accepts {' and '.join(map(_shorten, trial.wrong))}"
     return None, ""
 
 
-def read_answers(problem: Problem) -> list[str]:
-    """The answers that a row's reference stands for."""
-    if problem.verifier == "math":
-        return [find_reference_text(problem)]
-    reference = problem.reference
-    return [str(item) for item in (reference if isinstance(reference, list) else [reference])]
-
-
-def make_twins(answers: Sequence[str]) -> list[str]:
-    r"""Answers that look like the first one and are wrong.
-
-    A number n becomes 2n + 1, far outside any tolerance.
-
-    Example:
-        >>> make_twins([r"\frac{3}{4}"])
-        ['\\frac{7}{4}', '\\frac{3}{9}']
-    """
-    gold = answers[0]
-    if re.fullmatch(r"\(?[A-Z]\)?", gold):
-        twins = [gold.replace("A", "B") if "A" in gold else re.sub("[A-Z]", "A", gold)]
-    else:
-        numbers = list(_NUMBER.finditer(gold))
-        ends = [numbers[0], numbers[-1]] if numbers else []
-        twins = [f"{gold[: n.start()]}{2 * int(n.group()) + 1}{gold[n.end() :]}" for n in ends]
-    twins = [twin for twin in dict.fromkeys(twins) if twin not in answers]
-    return twins or [_ANOTHER_ANSWER]
+def _shorten(completion: str) -> str:
+    text = " ".join(completion.split())
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
 def _name_kind(problem: Problem) -> str:

@@ -38,6 +38,7 @@ class FunctionVerifier(Verifier):
         cpu_limit_s: CPU seconds for one call; beyond it the completion gets `LIMIT`, or each
             completion of the group.
         wall_limit_s: Wall seconds for one call; beyond it the submission is not verified.
+        start_limit_s: Wall seconds in which a new process must have imported the function.
         memory_mb: Address space of the process that runs the function.
         concurrency: Calls that run at the same time in one verifier worker.
         poison_file: JSONL file to which calls that cost a worker process are appended.
@@ -55,6 +56,7 @@ class FunctionVerifier(Verifier):
         threshold: float = 1.0,
         cpu_limit_s: float = 10.0,
         wall_limit_s: float = 30.0,
+        start_limit_s: float = 120.0,
         memory_mb: int = 8192,
         concurrency: int = 1,
         poison_file: str | None = None,
@@ -69,6 +71,7 @@ class FunctionVerifier(Verifier):
             setup_args=(spec,),
             cpu_limit_s=cpu_limit_s,
             wall_limit_s=wall_limit_s,
+            start_limit_s=start_limit_s,
             memory_mb=memory_mb,
             max_resident_mb=memory_mb,
         )

@@ -16,6 +16,7 @@ from grpo.data.check import Repeat, SetReport, check_sets
 from grpo.data.problems import load_problems
 from grpo.inputs import ProblemSets, find_verifier_options, load_problem_sets
 from verifiers.errors import UserError
+from verifiers.golds import SOLUTION_COLUMN
 from verifiers.problem import Problem
 
 _DESCRIPTION = """\
@@ -75,6 +76,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="option of the verifier; may be repeated (data files only)",
     )
     check.add_argument(
+        "--solution-column",
+        default=SOLUTION_COLUMN,
+        metavar="NAME",
+        help="column with an answer or program known to be right, for `regex`, `json_schema`, "
+        f"`countdown` and `code` (default: {SOLUTION_COLUMN})",
+    )
+    check.add_argument(
         "--max-bad",
         type=float,
         default=0.0,
@@ -98,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--max-bad is a share from 0 to 1, not {args.max_bad:g}")
     is_config = Path(args.input).suffix in _CONFIG_SUFFIXES
     sets = _load_config_sets(args) if is_config else _load_file_set(args)
-    reports = check_sets(*sets)
+    reports = check_sets(*sets, solution_column=args.solution_column)
     failed = [report.name for report in reports if report.bad_share > args.max_bad]
     if args.json:
         found = {report.name: _write_report(report) for report in reports}

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verifiers.golds import GoldCheck, check_gold, read_answers
+from verifiers.gold_trials import read_answers
+from verifiers.golds import SOLUTION_COLUMN, GoldCheck, check_gold
 from verifiers.judge import Judge
 from verifiers.maths.bare import PRELOAD, Reading, is_plain
 from verifiers.problem import Problem
@@ -62,8 +63,17 @@ def check_sets(
     train_sets: Mapping[str, Sequence[Problem]],
     eval_sets: Mapping[str, Sequence[Problem]],
     verifier_options: Mapping[str, Mapping[str, Any]],
+    *,
+    solution_column: str = SOLUTION_COLUMN,
 ) -> list[SetReport]:
-    """Check every row of every set; see `SetReport`."""
+    """Check every row of every set; see `SetReport`.
+
+    Args:
+        train_sets: Rows of each set that is trained on.
+        eval_sets: Rows of each held-out set.
+        verifier_options: Options of each verifier that rows name.
+        solution_column: See `check_gold`.
+    """
     judge = Judge(verifier_options)
     settings = WorkerSettings(
         target="verifiers.maths.bare:read_bare", preload=("verifiers.maths.bare", *PRELOAD)
@@ -71,7 +81,10 @@ def check_sets(
     reader = WorkerPool(settings)
 
     def check(name: str, problems: Sequence[Problem], trained: Mapping[str, str]) -> SetReport:
-        checks = [check_gold(p, judge, verifier_options[p.verifier]) for p in problems]
+        checks = [
+            check_gold(p, judge, verifier_options[p.verifier], solution_column=solution_column)
+            for p in problems
+        ]
         repeats, places = find_repeats(problems)
         return SetReport(
             name=name,

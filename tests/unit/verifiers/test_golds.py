@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
-from verifiers.golds import make_twins
+from verifiers.arithmetic import evaluate, read_expression
+from verifiers.countdown_solver import find_expression
+from verifiers.gold_trials import make_twins
+from verifiers.golds import Fault, check_gold
+from verifiers.judge import Judge
 from verifiers.maths.kinds import name_kind
+from verifiers.problem import Problem
 
 
 @pytest.mark.parametrize(
@@ -53,3 +60,49 @@ def test_kinds(reference, kind):
 )
 def test_twins_are_other_answers(answers, twins):
     assert make_twins(answers) == twins
+
+
+@pytest.mark.parametrize(
+    ("verifier", "reference", "columns", "fault"),
+    [
+        ("regex", "[0-9]+", {"solution": "17"}, None),
+        ("regex", "[0-9]+", {"solution": "x17"}, Fault.FAILS_ITSELF),
+        ("regex", "(?s).*", {"solution": "17"}, Fault.ACCEPTS_ANOTHER),
+        ("regex", "[", {}, Fault.UNREADABLE),
+        ("json_schema", {"const": [1, 2]}, {}, None),
+        ("json_schema", {"type": "integer", "examples": [7]}, {}, None),
+        ("json_schema", {"type": "integer", "examples": ["7"]}, {}, Fault.FAILS_ITSELF),
+        ("json_schema", {"type": "integer"}, {"solution": 7.5}, Fault.FAILS_ITSELF),
+        ("json_schema", {"title": "anything"}, {}, Fault.ACCEPTS_ANOTHER),
+        ("countdown", {"numbers": [3, 3, 8, 8], "target": 24}, {}, None),
+        ("countdown", {"numbers": [1, 1, 1, 1], "target": 24}, {}, Fault.FAILS_ITSELF),
+        ("countdown", {"numbers": [5, 7], "target": 12}, {"solution": "5 + 7"}, None),
+        ("countdown", {"numbers": [5, 7], "target": 12}, {"solution": "5 * 7"}, Fault.FAILS_ITSELF),
+    ],
+)
+def test_references_of_other_verifiers_are_tried_too(verifier, reference, columns, fault):
+    judge = Judge({verifier: {}})
+    problem = Problem(
+        id="p", prompt="", verifier=verifier, reference=reference, source="rows:1", columns=columns
+    )
+    check = check_gold(problem, judge, {})
+    judge.close()
+    assert check.fault == fault, check
+    assert check.tried == (fault is not Fault.UNREADABLE)
+
+
+def test_without_a_solution_a_pattern_is_only_read():
+    judge = Judge({"regex": {}})
+    problem = Problem(id="p", prompt="", verifier="regex", reference="a+", source="rows:1")
+    check = check_gold(problem, judge, {})
+    assert (check.tried, check.fault) == (False, None)
+    judge.close()
+
+
+@pytest.mark.parametrize("numbers", [[3, 3, 8, 8], [1, 2, 3, 4, 5], [7]])
+def test_the_solver_finds_what_is_there_and_says_when_nothing_is(numbers):
+    target = {4: 24, 5: 29, 1: 7}[len(numbers)]
+    found = find_expression(numbers, target, use_all=True)
+    assert found is not None
+    assert evaluate(read_expression(found)) == Fraction(target)
+    assert find_expression(numbers, 10**9, use_all=False) is None
