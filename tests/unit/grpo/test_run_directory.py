@@ -189,11 +189,13 @@ def test_a_symptom_is_shown_with_examples_and_kept(tmp_path, capsys):
         recorder.keep_rollouts(step, [make_group("a", Status.NO_ANSWER, WRONG)])
         metrics = {"verdicts/no_answer": 0.5, "time/step": 1.0}
         recorder.keep_step(StepReport(step=step, policy_version=step, metrics=metrics))
+    recorder.keep_breach(6, "a check is broken")
     summary = recorder.close(complete=True)
 
-    (warning,) = directory.read_lines("warnings.jsonl")
+    warning, breach = directory.read_lines("warnings.jsonl")
     assert (warning["name"], warning["step"]) == ("no_answer", 5)
-    assert summary["warnings"][0]["text"] == warning["text"]
+    assert (breach["name"], breach["step"], breach["text"]) == ("invariant", 6, "a check is broken")
+    assert [each["text"] for each in summary["warnings"]] == [warning["text"], breach["text"]]
     printed = capsys.readouterr().out
     assert "warning [no_answer]: in 50% of the completions" in printed
     assert "a: no_answer (different), answer 'né\\n'" in printed

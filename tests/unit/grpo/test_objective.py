@@ -1,0 +1,162 @@
+"""From configuration to objective and rewards: options arrive, contradictions are named."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+import pytest
+
+from grpo.algorithms.advantages import Scaling
+from grpo.algorithms.objective import Objective
+from grpo.algorithms.presets import PRESETS
+from grpo.assemble import assemble_batch
+from grpo.config.schema import RunConfig
+from grpo.objective import make_objective, make_reward_policy
+from grpo.values import Rollout, ScoredGroup, ScoredRollout
+from verifiers.errors import UserError
+from verifiers.problem import Problem
+from verifiers.verdict import Reason, Status, Verdict
+
+# One setting of every part of an objective that differs from its default, and what it needs beside.
+SETTINGS = {
+    "advantage_estimator": ("gdpo", {}),
+    "scale_rewards": ("batch", {}),
+    "std_ddof": (0, {}),
+    "std_epsilon": (1e-6, {}),
+    "policy_loss": ("sapo", {}),
+    "loss_reduction": ("prompt_mean", {}),
+    "epsilon": (0.1, {}),
+    "epsilon_high": (0.4, {}),
+    "delta": (5.0, {}),
+    "sapo_temperature_pos": (2.0, {"loss_type": "sapo"}),
+    "sapo_temperature_neg": (2.0, {"loss_type": "sapo"}),
+    "vespo_k_pos": (1.0, {"loss_type": "vespo"}),
+    "vespo_lambda_pos": (1.0, {"loss_type": "vespo"}),
+    "vespo_k_neg": (1.0, {"loss_type": "vespo"}),
+    "vespo_lambda_neg": (1.0, {"loss_type": "vespo"}),
+    "dppo_kl_tau": (0.1, {"loss_type": "dppo"}),
+    "old_logprobs": ("sampler", {}),
+    "kl_placement": ("reward", {}),
+    "kl_estimator": ("k2", {}),
+    "importance_sampling": ("sequence_mask", {}),
+    "importance_min": (0.5, {}),
+    "importance_max": (math.inf, {}),
+    "importance_normalise": (True, {}),
+    "rejection_sampling": ("token_k3", {"rejection_max": 1.0}),
+    "rejection_min": (0.5, {"rejection_sampling": "sequence_product"}),
+    "rejection_max": (0.5, {"rejection_sampling": "sequence_k3"}),
+    "off_policy_mask_threshold": (0.1, {}),
+}
+
+
+def make_config(**options) -> RunConfig:
+    return RunConfig.model_validate({"model": "m", "data": {"path": "a.jsonl"}, **options})
+
+
+def test_every_part_of_an_objective_has_an_option():
+    assert set(SETTINGS) == {field.name for field in fields(Objective)}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_option_reaches_the_objective(name):
+    value, beside = SETTINGS[name]
+    assert getattr(make_objective(make_config(**beside, **{name: value})), name) == value
+
+
+@pytest.mark.parametrize("loss_type", PRESETS)
+def test_the_sampler_is_corrected_for_by_default_where_that_means_something(loss_type):
+    objective = make_objective(make_config(loss_type=loss_type))
+    expected = "off" if PRESETS[loss_type].old_logprobs == "sampler" else "token_truncate"
+    assert objective.importance_sampling == expected
+
+
+@pytest.mark.parametrize("nucleus", [{"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.1}])
+def test_a_nucleus_has_no_correction_by_default_and_refuses_one(nucleus):
+    assert make_objective(make_config(**nucleus)).importance_sampling == "off"
+    ((key, value),) = nucleus.items()
+    for options in (
+        {"importance_sampling": "token_mask"},
+        {"old_logprobs": "sampler"},
+        {"rejection_sampling": "token_k3", "rejection_max": 1.0},
+        {"off_policy_mask_threshold": 0.1},
+        {"loss_type": "decoupled_ppo"},
+    ):
+        with pytest.raises(UserError, match=rf"contradicts {key}={value}"):
+            make_objective(make_config(**nucleus, **options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss_type": "gpro"}, "loss_type='gpro' is unknown"),
+        ({"kl_target": 0.1}, "kl_target=0.1 has no effect with beta=0"),
+        (
+            {"num_mini_batches": 9, "prompts_per_step": 4},
+            "num_mini_batches=9 is more than prompts_per_step=4",
+        ),
+        ({"loss_type": "rloo", "scale_rewards": "group"}, "'group' contradicts .*'rloo'"),
+    ],
+)
+def test_contradictions_are_named(options, message):
+    with pytest.raises(UserError, match=message):
+        make_objective(make_config(**options))
+
+
+def test_a_buffer_as_long_as_a_completion_is_refused():
+    with pytest.raises(UserError, match="overlong_buffer=8 leaves no unpunished length"):
+        make_reward_policy(make_config(overlong_buffer=8, max_completion_length=8))
+
+
+def test_evaluation_is_paid_by_the_verdict_alone():
+    config = make_config(
+        rewards={"weights": {"format": 1.0}}, overlong_buffer=4, max_completion_length=8
+    )
+    shaped, plain = make_reward_policy(config), make_reward_policy(config, shaped=False)
+    assert (shaped.weights, shaped.overlong_buffer) == ({"format": 1.0}, 4)
+    assert (plain.weights, plain.overlong_buffer) == ({}, 0)
+    assert plain.values == shaped.values
+
+
+def make_member(member: int, parts) -> ScoredRollout:
+    rollout = Rollout(
+        problem_id="p",
+        member=member,
+        prompt_ids=(1,),
+        completion_ids=(2, 3),
+        logprobs=(-0.1, -0.1),
+        text="",
+        finish_reason="stop",
+        policy_versions=(0, 0),
+        seed=0,
+    )
+    verdict = Verdict(status=Status.CORRECT, score=1.0, reason=Reason.ACCEPTED, verifier="t@1")
+    return ScoredRollout(
+        rollout=rollout,
+        verdict=verdict,
+        reward=sum(weight * value for weight, value in parts),
+        reward_parts=parts,
+    )
+
+
+def test_several_rewards_reach_the_advantages_and_the_batch():
+    problem = Problem(id="p", prompt="?", verifier="t", reference="1", source="f:1")
+    parts = [((1.0, 1.0), (0.5, 0.0)), ((1.0, 0.0), (0.5, 0.1)), ((1.0, 0.0), (0.5, 0.0))]
+    group = ScoredGroup(
+        problem=problem, members=tuple(make_member(i, part) for i, part in enumerate(parts))
+    )
+    batch, _ = assemble_batch(
+        [group, group],
+        step=1,
+        advantage_estimator="gdpo",
+        scaling=Scaling(epsilon=1e-9),
+        drop_groups_without_signal=True,
+        mask_truncated=False,
+    )
+    first, second, third = batch.samples[:3]
+    assert first.advantage > 0 > third.advantage
+    # The second reward has half the weight of the first, however narrow its range.
+    assert second.advantage == pytest.approx(0.0, abs=1e-6)
+    assert [sample.reward_parts for sample in batch.samples] == parts * 2
+    # The problem is there twice, and its groups stay apart.
+    assert [sample.group for sample in batch.samples] == [0, 0, 0, 1, 1, 1]
