@@ -13,13 +13,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# A run that is short, but whole: both verifiers, KL, evaluations, checkpoints.
+# A run that is short, but whole: both verifiers, adaptive KL and entropy, evaluations, checkpoints.
 SHORT = (
     "steps=4",
     "save_steps=2",
     "prompts_per_step=4",
     "num_generations=4",
     "beta=0.04",
+    "kl_target=0.05",
+    "entropy_target=0.5",
     "evaluation.data.0.limit=8",
     "evaluation.data.1.limit=8",
     "evaluation.num_samples=2",

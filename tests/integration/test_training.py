@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from grpo.checkpoints import list_checkpoints, verify_checkpoint
 from grpo.config.schema import RunConfig
 from grpo.paths import find_model
 
+ROOT = Path(__file__).resolve().parents[2]
 STEPS = 4
 GROUP = 4
 
@@ -39,6 +42,31 @@ def test_the_first_step_is_on_policy_with_no_distance_to_the_reference(short_run
 
 def test_later_steps_move_away_from_the_reference(short_run):
     assert short_run.metrics[-1]["kl"] > 0
+
+
+def test_weights_that_follow_training_move(short_run):
+    betas = [row["beta"] for row in short_run.metrics]
+    assert betas[0] == 0.04
+    assert len(set(betas)) == STEPS
+    assert [row["entropy_coef"] for row in short_run.metrics] == pytest.approx(
+        [0.0, 0.005, 0.010, 0.015]
+    )
+
+
+def test_every_metric_is_documented(short_run):
+    """A first column such as `a/b`, `c` names a/b and a/c; <x> stands for any word."""
+    names = set()
+    for cells in re.findall(
+        r"^\| (`[^|]+) \|", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE
+    ):
+        first, *others = re.findall(r"`([^`]+)`", cells)
+        folder = first.rpartition("/")[0]
+        names |= {first, *others, *(f"{folder}/{name}" for name in others)}
+    patterns = [re.sub(r"<\w+>", "[^/]+", name) for name in names]
+    found = {name for row in short_run.metrics for name in row} - {"step", "policy_version", "time"}
+    assert len(found) > 40
+    missing = {n for n in found if not any(re.fullmatch(pattern, n) for pattern in patterns)}
+    assert missing == set()
 
 
 def test_every_push_landed(short_run):
