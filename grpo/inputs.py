@@ -59,7 +59,7 @@ def load_inputs(config: RunConfig) -> Inputs:
     """
     check_origins()
     check_trackers(config.report_to)
-    model = find_model(config.model)
+    model = find_model(config.model) if config.served.needs_tokenizer else config.model
     train_sets, eval_sets = load_problem_sets(config)
     problems = [p for sets in (train_sets, eval_sets) for members in sets.values() for p in members]
     options = find_verifier_options(config, problems)

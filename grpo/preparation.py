@@ -23,18 +23,27 @@ from verifiers.errors import UserError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSide:
+    """Stands for the tokenizer where a server has it."""
+
+    stop_token_ids: tuple[int, ...] = ()
+    chat_template: str | None = None
+    added_stop_token: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """Everything a run can know before a model loads.
 
     Attributes:
         inputs: Data and verifiers.
         encoder: The model's tokenizer.
-        prompts: Token ids of every prompt, by problem id.
+        prompts: Token ids of every prompt, by problem id; none where a server makes them.
         memory: What the run will take; empty where that is not known.
     """
 
     inputs: Inputs
-    encoder: PromptEncoder
+    encoder: PromptEncoder | ServerSide
     prompts: Mapping[str, tuple[int, ...]]
     memory: Sequence[Share]
 
@@ -46,16 +55,32 @@ def prepare(config: RunConfig, inputs: Inputs) -> Prepared:
         UserError: Something the user gave is wrong.
     """
     make_objective(config)
+    if not config.served.needs_tokenizer:
+        return Prepared(inputs=inputs, encoder=ServerSide(), prompts={}, memory=())
+    encoder = make_encoder(config, inputs.model)
+    if config.served.base_url is not None:
+        prompts = encoder.encode_all(inputs.problems, config.max_prompt_length)
+        return Prepared(inputs=inputs, encoder=encoder, prompts=prompts, memory=())
     check_training_options(
         config, device=find_device(), weights=read_weight_names(Path(inputs.model))
     )
-    encoder = PromptEncoder(inputs.model)
     _check_lengths(config, inputs.model)
     return Prepared(
         inputs=inputs,
         encoder=encoder,
         prompts=encoder.encode_all(inputs.problems, config.max_prompt_length),
         memory=_plan_memory(config, inputs.model),
+    )
+
+
+def make_encoder(config: RunConfig, model: str) -> PromptEncoder:
+    """The model's tokenizer, with what `prompting` says of its template."""
+    prompting = config.prompting
+    return PromptEncoder(
+        model,
+        chat_template=prompting.chat_template,
+        template_options=prompting.template_options,
+        completion_prefix=prompting.completion_prefix,
     )
 
 
@@ -90,6 +115,15 @@ def _check_lengths(config: RunConfig, model: str) -> None:
         )
 
 
+def describe_left_out(prepared: Prepared) -> list[str]:
+    """Problems that no answer could be judged by, in a line for each set."""
+    return [
+        f"left out   {name}: {len(complaints)} problems whose reference cannot be read, the "
+        f"first: {complaints[0]}"
+        for name, complaints in prepared.inputs.left_out.items()
+    ]
+
+
 def describe(config: RunConfig, prepared: Prepared) -> list[str]:
     """The plan of a run in a few lines: sets, verifiers, prompts and the algebra of a step."""
     lines = [f"model      {config.model}"]
@@ -103,11 +137,7 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
                 f"{title:10} {name}: {len(problems)} problems, judged by "
                 f"{', '.join(sorted(judges))}"
             )
-    for name, complaints in prepared.inputs.left_out.items():
-        lines.append(
-            f"left out   {name}: {len(complaints)} problems whose reference cannot be read, the "
-            f"first: {complaints[0]}"
-        )
+    lines += describe_left_out(prepared)
     if config.sandbox.backend != "docker" and "code" in prepared.inputs.verifier_options:
         lines.append(
             f"UNSAFE     model-written code runs under sandbox.backend={config.sandbox.backend}, "
@@ -116,6 +146,11 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
     for name, overlaps in prepared.inputs.overlaps.items():
         size = len(prepared.inputs.eval_sets[name])
         lines.append(f"WARNING    {describe_overlaps(name, overlaps, size)}")
+    if prepared.encoder.added_stop_token is not None:
+        lines.append(
+            f"stop       the template ends a turn with token {prepared.encoder.added_stop_token}, "
+            "which the model's configuration does not name as an end: it ends completions as well"
+        )
     lengths = [len(ids) for ids in prepared.prompts.values()]
     lines.append(
         f"prompts    {min(lengths)} to {max(lengths)} tokens, of "

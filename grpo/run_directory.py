@@ -13,12 +13,12 @@ import yaml
 
 from grpo.config.schema import RunConfig
 from grpo.evaluation.scores import EvaluationResult
+from grpo.rollout_rows import rollout_row
 from grpo.values import ScoredGroup
 from verifiers.errors import UserError
 
 # Enough to see what is going on, and no more than a few MB.
 KEPT_TRACES = 50
-_MAX_REFERENCE_CHARS = 20_000
 
 
 class RunDirectory:
@@ -96,7 +96,7 @@ class RunDirectory:
     ) -> None:
         """Write every rollout of a step with what was found out about it."""
         rows = (
-            json.dumps(_rollout_row(step, group, i), ensure_ascii=False)
+            json.dumps(rollout_row(step, group, i), ensure_ascii=False)
             for group in groups
             for i in range(len(group.members))
         )
@@ -161,43 +161,3 @@ def _read_line(line: str) -> dict[str, Any] | None:
     except json.JSONDecodeError:
         return None
     return row if isinstance(row, dict) else None
-
-
-def _rollout_row(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:
-    member = group.members[index]
-    rollout, verdict, prompt = member.rollout, member.verdict, group.problem.prompt
-    return {
-        "step": step,
-        "problem_id": group.problem.id,
-        "member": rollout.member,
-        "reward": member.reward,
-        "reward_parts": member.reward_parts,
-        "status": verdict.status,
-        "reason": verdict.reason,
-        "extracted": verdict.extracted,
-        "verifier": verdict.verifier,
-        "detail": verdict.detail,
-        "report": verdict.report,
-        "verify_s": round(verdict.seconds, 6),
-        "finish_reason": rollout.finish_reason,
-        "prompt": prompt if isinstance(prompt, str) else [dict(message) for message in prompt],
-        "text": rollout.text,
-        "reference": _brief(_as_json(group.problem.reference)),
-        "prompt_ids": rollout.prompt_ids,
-        "completion_ids": rollout.completion_ids,
-        "logprobs": rollout.logprobs,
-        "policy_versions": rollout.policy_versions,
-        "seed": rollout.seed,
-    }
-
-
-def _brief(value: Any) -> Any:
-    """The reference, or the beginning of its JSON: tests of a program may be megabytes of it."""
-    if not isinstance(value, list | dict):
-        return value
-    text = json.dumps(value, default=str)
-    return value if len(text) <= _MAX_REFERENCE_CHARS else f"{text[:_MAX_REFERENCE_CHARS]}..."
-
-
-def _as_json(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool | None | list | dict) else str(value)

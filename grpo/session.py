@@ -1,11 +1,10 @@
-"""A whole run from its configuration: start the parts, train or evaluate, stop the parts."""
+"""A whole training run from its configuration: start the parts, train, stop the parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from grpo.checkpointer import RunCheckpointer
@@ -15,7 +14,6 @@ from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.environment import describe_environment, describe_sandbox
 from grpo.errors import RunFailed
-from grpo.evaluation.scores import EvaluationResult
 from grpo.incidents import IncidentLog
 from grpo.inputs import Inputs, load_inputs
 from grpo.learner.errors import LearnerError
@@ -34,8 +32,6 @@ from grpo.timing import Laps, Timeline
 from grpo.trackers import Tracker, open_trackers
 from grpo.wiring import (
     Machinery,
-    make_collector,
-    make_evaluator,
     make_parts,
     make_publisher,
     make_recovery,
@@ -71,7 +67,7 @@ def run_training(
     start = find_start(config, resume=resume, fork=fork, warn=console.line)
     laps.lap("data")
     console.phase("starting Ray")
-    with _ray(config, inputs) as prepared:
+    with running_ray(config, inputs) as prepared:
         for line in describe(config, prepared):
             console.line(line)
         directory = (start and start.directory) or _make_directory(config, start)
@@ -183,50 +179,8 @@ def _train(
         return complete, recorder.close(complete=complete)
 
 
-def run_evaluation(
-    config: RunConfig, console: Console, output: Path
-) -> tuple[EvaluationResult, Path]:
-    """Evaluate a policy on the held-out sets.
-
-    Args:
-        config: Names the model and the sets.
-        console: Where it is shown.
-        output: Folder for scores and completions; where it is there already, a number is added.
-
-    Returns:
-        The scores, and the file they are in.
-    """
-    inputs = load_inputs(config)
-    timeline = Timeline(on_phase=console.phase)
-    with (
-        _ray(config, inputs) as prepared,
-        _running(
-            config,
-            prepared,
-            with_learner=False,
-            lap=lambda _: None,
-            console=console,
-            note=IncidentLog(write=lambda _: None, say=console.line).note,
-            timeline=timeline,
-        ) as machinery,
-    ):
-        collector = make_collector(
-            config,
-            prepared,
-            machinery,
-            timeline,
-            check_stop=lambda: None,
-            shaped=False,
-        )
-        evaluator = make_evaluator(config, prepared, collector)
-        assert evaluator is not None
-        result, groups = evaluator.evaluate(step=0, policy_version=0)
-    directory = RunDirectory.create(str(output.parent), output.name)
-    return result, directory.write_evaluation(result, groups, folder=".")
-
-
 @contextmanager
-def _ray(config: RunConfig, inputs: Inputs) -> Iterator[Prepared]:
+def running_ray(config: RunConfig, inputs: Inputs) -> Iterator[Prepared]:
     """Have Ray running, and prepare the run while it starts.
 
     Importing the tokenizer's library takes as long as Ray's start, and neither needs the other.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 from grpo.checkpointer import RunCheckpointer
 from grpo.cluster import count_gpus
 from grpo.collect import Collector
 from grpo.config.schema import RunConfig
+from grpo.data.prompts import PromptEncoder
 from grpo.data.sampler import ProblemSampler
 from grpo.devices import GpuShares, share_gpus
 from grpo.environment import find_device, resolve_dtype
@@ -28,6 +30,8 @@ from grpo.recovery import LearnerRecovery
 from grpo.rollout.options import EngineOptions, available_cores
 from grpo.rollout.pool import RolloutPool
 from grpo.run_directory import RunDirectory
+from grpo.served.options import ServedOptions
+from grpo.served.pool import ServedPool
 from grpo.skips import SkipGuard
 from grpo.timing import Timeline
 from grpo.values import SamplingOptions
@@ -251,6 +255,43 @@ def make_collector(
     )
 
 
+def make_eval_sampling(config: RunConfig, prepared: Prepared) -> SamplingOptions:
+    """How held-out problems are sampled."""
+    evaluation = config.evaluation
+    return SamplingOptions(
+        temperature=evaluation.temperature,
+        top_p=evaluation.top_p,
+        top_k=evaluation.top_k or -1,
+        min_p=evaluation.min_p,
+        max_completion_length=evaluation.max_completion_length or config.max_completion_length,
+        stop_token_ids=prepared.encoder.stop_token_ids,
+    )
+
+
+def make_served_pool(config: RunConfig, prepared: Prepared) -> ServedPool:
+    """The served model that `served` names, as a pool."""
+    served = config.served
+    assert served.base_url is not None
+    encoder = prepared.encoder
+    texts = encoder.render if isinstance(encoder, PromptEncoder) else None
+    return ServedPool(
+        ServedOptions(
+            base_url=served.base_url,
+            model=served.model or config.model,
+            api=served.api,
+            api_key=os.environ.get(served.api_key_env) or None,
+            max_concurrency=served.max_concurrency,
+            timeout_s=served.timeout_s,
+            max_retries=served.max_retries,
+            requests_per_minute=served.requests_per_minute,
+        ),
+        {
+            problem.id: texts(problem) if texts and served.api == "completions" else problem.prompt
+            for problem in prepared.inputs.problems
+        },
+    )
+
+
 def make_evaluator(config: RunConfig, prepared: Prepared, collector: Collector) -> Evaluator | None:
     """The held-out evaluation, where there is a held-out set."""
     if not prepared.inputs.eval_sets:
@@ -259,12 +300,7 @@ def make_evaluator(config: RunConfig, prepared: Prepared, collector: Collector) 
     return Evaluator(
         collector=collector,
         sets=prepared.inputs.eval_sets,
-        sampling=SamplingOptions(
-            temperature=evaluation.temperature,
-            top_p=evaluation.top_p,
-            max_completion_length=evaluation.max_completion_length or config.max_completion_length,
-            stop_token_ids=prepared.encoder.stop_token_ids,
-        ),
+        sampling=make_eval_sampling(config, prepared),
         num_samples=evaluation.num_samples,
         ks=evaluation.k,
         seed=config.seed,

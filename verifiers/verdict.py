@@ -58,13 +58,20 @@ class Reason(StrEnum):
     DEADLINE = "deadline"
     MEMORY = "memory"
     # not verified
-    NOT_SAMPLED = "not_sampled"
     UNREADABLE_REFERENCE = "unreadable_reference"
     VERIFIER_RAISED = "verifier_raised"
     WORKER_DIED = "worker_died"
     STALLED = "stalled"
     SANDBOX_UNAVAILABLE = "sandbox_unavailable"
     ABSTAINED = "abstained"
+    # not verified, since there is no completion
+    NOT_SAMPLED = "not_sampled"
+    REQUEST_TIMED_OUT = "request_timed_out"
+    REQUEST_REFUSED = "request_refused"
+    RATE_LIMITED = "rate_limited"
+    SERVER_FAILED = "server_failed"
+    BAD_REPLY = "bad_reply"
+    CUT_SHORT = "cut_short"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from grpo.config import RunConfig, load_config
-from grpo.console import Console, make_score_table
+from grpo.console import Console
+from grpo.score_tables import describe_samples, make_evaluation_table
+from grpo.targets import Target, find_target
 from verifiers.errors import UserError
 
 _DESCRIPTION = """\
 Sample the held-out problems of a configuration (`evaluation.data`), verify the answers, and print
 pass@k with 95 % intervals. CONFIG may also be a run's folder: then its own configuration and its
-newest checkpoint count.
+newest checkpoint count. The same command goes on with an evaluation that was interrupted.
 """
 _EXAMPLES = """\
 examples:
   verigrad eval configs/quickstart.yaml
   verigrad eval runs/quickstart evaluation.num_samples=16 evaluation.k=[1,4,16]
   verigrad eval configs/quickstart.yaml model=path/to/model evaluation.temperature=0 --json
+  verigrad eval configs/quickstart.yaml --target embedded:quickstart --target runs/quickstart
+  verigrad eval configs/eval/gsm8k.yaml model=gpt served.base_url=http://localhost:8000/v1
 """
 
 
@@ -38,8 +43,16 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--output",
         metavar="FOLDER",
-        help="where scores and completions are written, with a number added if it is there "
-        "already; by default a folder in evaluations/ of the run, or in evaluations/ here",
+        help="where scores and completions are written, with a number added if a finished "
+        "evaluation is there; by default a folder in evaluations/ of the run, or in evaluations/ "
+        "here",
+    )
+    parser.add_argument(
+        "--target",
+        action="append",
+        metavar="MODEL",
+        help="evaluate this in place of `model`: a model's folder or hub id, a run's folder, one "
+        "of its checkpoints, or a LoRA adapter's folder; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     parser.set_defaults(run=run)
@@ -48,33 +61,53 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     console = Console(to_stderr=args.json)
-    config, output = _resolve(args, console)
-    from grpo.session import run_evaluation
+    jobs = _resolve(args, console)
+    from grpo.evaluating import run_evaluation
 
+    results = []
     with console:
-        result, file = run_evaluation(config, console, output)
+        for config, output in jobs:
+            result, file = run_evaluation(config, console, output)
+            results.append(result)
+            if not args.json:
+                console.table(make_evaluation_table(result))
+                for line in (line for score in result.sets for line in describe_samples(score)):
+                    console.line(line)
+                console.line(f"written to {file}")
     if args.json:
-        sys.stdout.write(result.model_dump_json(indent=2) + "\n")
-    else:
-        console.table(make_score_table(None, result, config.seed))
-        console.line(f"written to {file}")
+        shown = [result.model_dump(mode="json") for result in results]
+        json.dump(shown[0] if args.target is None else shown, sys.stdout, indent=2)
+        sys.stdout.write("\n")
     return 0
 
 
-def _resolve(args: argparse.Namespace, console: Console) -> tuple[RunConfig, Path]:
+def _resolve(args: argparse.Namespace, console: Console) -> list[tuple[RunConfig, Path]]:
+    """A configuration and an output folder for each target."""
     folder = Path(args.config)
-    if not folder.is_dir():
-        config, _ = load_config(args.config, args.overrides)
-        output = Path(args.output or f"evaluations/{config.run_name}")
+    if args.target is not None:
+        file = str(folder / "config.yaml") if folder.is_dir() else args.config
+        jobs = [
+            _make_job(args, file, find_target(name, warn=console.line), name)
+            for name in args.target
+        ]
+    elif folder.is_dir():
+        target = find_target(str(folder), warn=console.line)
+        jobs = [_make_job(args, str(folder / "config.yaml"), target, None)]
     else:
-        from grpo.checkpoints import latest_checkpoint
+        config, _ = load_config(args.config, args.overrides)
+        jobs = [(config, Path(args.output or f"evaluations/{config.run_name}"))]
+    if not jobs[0][0].evaluation.data:
+        raise UserError(
+            f"{args.config} has no held-out sets: evaluation.data is empty. Name a recipe "
+            "(evaluation.data=gsm8k; docs/data.md lists them) or a file."
+        )
+    return jobs
 
-        checkpoint = latest_checkpoint(folder / "checkpoints", warn=console.line)
-        if checkpoint is None:
-            raise UserError(f"The run's folder {folder} has no whole checkpoint to evaluate.")
-        file = str(folder / "config.yaml")
-        config, _ = load_config(file, [f"model={checkpoint / 'policy'}", *args.overrides])
-        output = Path(args.output or folder / "evaluations" / checkpoint.name)
-    if not config.evaluation.data:
-        raise UserError(f"{args.config} has no held-out sets: evaluation.data is empty.")
-    return config, output
+
+def _make_job(
+    args: argparse.Namespace, file: str, target: Target, name: str | None
+) -> tuple[RunConfig, Path]:
+    config, _ = load_config(file, [f"model={target.model}", *args.overrides])
+    if name is None:
+        return config, Path(args.output or target.home / target.label)
+    return config, Path(args.output or f"evaluations/{config.run_name}") / target.label

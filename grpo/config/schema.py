@@ -62,7 +62,8 @@ class DataConfig(Section):
     revision: str | None = None
     """Hub only: a commit or tag; pin it to make a result repeatable."""
     files: tuple[str, ...] = ()
-    """Hub only: the files of the repository to read, where it has no splits of its own."""
+    """Hub only: the files of the repository to read, where it has no splits of its own; `{split}`
+    stands for the split, and `*` for anything."""
     columns: ColumnsConfig = ColumnsConfig()
     """Which columns hold what."""
     format: str | None = None
@@ -259,6 +260,10 @@ class EvaluationConfig(Section):
     """0 is greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Nucleus of sampling; 1 is off."""
+    top_k: Annotated[int, Field(ge=-1)] | None = -1
+    """-1, 0 and null all mean off."""
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Smallest probability sampled, relative to the highest; 0 is off."""
     max_completion_length: Positive | None = None
     """By default as in training."""
 
@@ -271,6 +276,48 @@ class EvaluationConfig(Section):
                 "of every problem; raise num_samples"
             )
         return self
+
+
+class PromptingConfig(Section):
+    """How prompts are put to the model, in training and in evaluation alike."""
+
+    chat_template: str | None = None
+    """A Jinja file that replaces the model's chat template; `none` puts prompts as plain text, for
+    base models whose tokenizer has a template all the same."""
+    template_options: dict[str, Any] = Field(default_factory=dict)
+    """Variables that the template reads, such as `{enable_thinking: false}`."""
+    completion_prefix: str = ""
+    """Text that every prompt ends with, such as `<think>\\n`; verifiers see it as the completion's
+    beginning."""
+
+
+class ServedConfig(Section):
+    """A model behind an OpenAI-compatible API, evaluated in place of `model`."""
+
+    base_url: str | None = None
+    """Address up to and with `/v1`; setting it turns the section on."""
+    model: str | None = None
+    """The model as the server calls it; by default `model`."""
+    api: Literal["chat", "completions", "vllm"] = "chat"
+    """`chat`: messages, and the server applies its own template. `completions`: prompts as text, by
+    the tokenizer of `model`. `vllm`: token ids in and out, so that prompts are those of an
+    evaluation here."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """Environment variable with the key; where it is empty, none is sent."""
+    max_concurrency: Positive = 16
+    """Requests under way."""
+    timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """Of one request."""
+    max_retries: NonNegative = 5
+    """Further tries of a request that timed out or that the server was too busy for; then the
+    sample counts as not verified, by name."""
+    requests_per_minute: Annotated[float, Field(gt=0)] | None = None
+    """Most requests sent in a minute; by default as many as the server takes."""
+
+    @property
+    def needs_tokenizer(self) -> bool:
+        """Whether prompts are made here."""
+        return self.base_url is None or self.api != "chat"
 
 
 class RayConfig(Section):
@@ -485,6 +532,8 @@ class RunConfig(Section):
     sandbox: SandboxConfig = SandboxConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     invariants: InvariantsConfig = InvariantsConfig()
+    prompting: PromptingConfig = PromptingConfig()
+    served: ServedConfig = ServedConfig()
     ray: RayConfig = RayConfig()
 
     @property

@@ -1,26 +1,41 @@
-"""From a problem's prompt to token ids, and back from token ids to text."""
+"""From a problem's prompt to token ids, as the model is to see it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from verifiers.errors import UserError
-from verifiers.problem import Problem
+from verifiers.problem import Message, Problem
+
+NO_TEMPLATE = "none"
+_PROBE = "\N{BLACK STAR}"  # a text that no template writes by itself
 
 
 class PromptEncoder:
-    """A model's tokenizer, and what ends its completions.
+    """A model's tokenizer, its chat template, and what ends its completions.
 
     Args:
         model: Folder or hub id.
+        chat_template: A file with another template, or `none` for prompts as plain text; None for
+            the model's own.
+        template_options: Variables that the template reads, such as `enable_thinking`.
+        completion_prefix: Text that every prompt ends with, after the assistant's turn has begun.
 
     Raises:
         UserError: There is no tokenizer, or nothing that ends a completion.
     """
 
-    def __init__(self, model: str) -> None:
-        from transformers import AutoTokenizer, GenerationConfig
+    def __init__(
+        self,
+        model: str,
+        *,
+        chat_template: str | None = None,
+        template_options: Mapping[str, Any] | None = None,
+        completion_prefix: str = "",
+    ) -> None:
+        from transformers import AutoTokenizer
 
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
@@ -28,49 +43,46 @@ class PromptEncoder:
             raise UserError(
                 f"model={model!r} has no tokenizer that transformers can load: {error}"
             ) from error
-        eos: set[int] = set()
-        try:
-            configured = GenerationConfig.from_pretrained(model).eos_token_id
-            eos.update([configured] if isinstance(configured, int) else configured or [])
-        except OSError:
-            pass  # a model without generation_config.json ends where its tokenizer says
-        if self.tokenizer.eos_token_id is not None:
-            eos.add(self.tokenizer.eos_token_id)
-        if not eos:
-            raise UserError(
-                f"model={model!r} names no end-of-sequence token, neither in "
-                f"generation_config.json nor in its "
-                "tokenizer, so no completion could ever end; set eos_token_id in one of them."
-            )
-        self.stop_token_ids: tuple[int, ...] = tuple(sorted(eos))
+        self._template_options = dict(template_options or {})
+        self._completion_prefix = completion_prefix
+        if chat_template is not None:
+            self.tokenizer.chat_template = _read_template(chat_template)
+        eos = find_eos_ids(model, self.tokenizer.eos_token_id)
+        turn_end = self._find_turn_end()
+        # A chat model that was tuned from a base model often keeps the base model's end token in
+        # its configuration, and would talk on after its turn.
+        self.added_stop_token = turn_end if turn_end is not None and turn_end not in eos else None
+        self.stop_token_ids: tuple[int, ...] = tuple(
+            sorted(eos | ({turn_end} if turn_end is not None else set()))
+        )
 
-    def encode(self, problem: Problem) -> tuple[int, ...]:
-        """The prompt as the model is to see it.
+    @property
+    def chat_template(self) -> str | None:
+        """The template's text; None where prompts are plain text."""
+        return self.tokenizer.chat_template
 
-        Chat messages, and plain text where the model has a chat template, go through the template
-        with the assistant's turn opened. Plain text for a base model is taken as it is.
+    def render(self, problem: Problem) -> str:
+        """The prompt's text, to the last character.
 
-        Raises:
-            UserError: The problem has chat messages, and the model has no chat template.
+        Chat messages, and plain text where there is a chat template, go through the template with
+        the assistant's turn opened. Without a template the contents of the messages are joined by
+        blank lines: worked examples and a question for a base model.
         """
         prompt = problem.prompt
-        if self.tokenizer.chat_template is None:
-            if not isinstance(prompt, str):
-                raise UserError(
-                    f"{problem.source} has chat messages, but the model's tokenizer has no chat "
-                    f"template. Give the "
-                    "prompt as plain text, or use a chat model."
-                )
-            return tuple(self.tokenizer(prompt)["input_ids"])
-        messages = (
-            [{"role": "user", "content": prompt}]
-            if isinstance(prompt, str)
-            else [dict(m) for m in prompt]
-        )
+        if self.chat_template is None:
+            text = prompt if isinstance(prompt, str) else _join_messages(prompt)
+        else:
+            text = self._apply(
+                [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+            )
+        return text + self._completion_prefix
+
+    def encode(self, problem: Problem) -> tuple[int, ...]:
+        """The prompt as token ids; see `render`."""
+        # A template writes its own beginning-of-sequence token; plain text needs the tokenizer's.
+        add_special_tokens = self.chat_template is None
         return tuple(
-            self.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=True, return_dict=True
-            )["input_ids"]
+            self.tokenizer(self.render(problem), add_special_tokens=add_special_tokens)["input_ids"]
         )
 
     def encode_all(
@@ -93,9 +105,85 @@ class PromptEncoder:
             encoded[problem.id] = ids
         return encoded
 
+    def _apply(self, messages: Sequence[Message], *, opened: bool = True) -> str:
+        from jinja2 import TemplateError
+
+        try:
+            return self.tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                add_generation_prompt=opened,
+                tokenize=False,
+                **self._template_options,
+            )
+        except TemplateError as error:
+            raise UserError(
+                f"The chat template does not take these messages ({error}): roles "
+                f"{', '.join(message['role'] for message in messages)}. Some templates have no "
+                "system role: set system_prompt to null."
+            ) from error
+
+    def _find_turn_end(self) -> int | None:
+        """The special token with which the template ends the assistant's turn, if there is one."""
+        if self.chat_template is None:
+            return None
+        turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _PROBE}]
+        _, found, after = self._apply(turns, opened=False).rpartition(_PROBE)
+        if not found or not after.strip():
+            return None
+        first = self.tokenizer(after, add_special_tokens=False)["input_ids"][0]
+        return first if first in self.tokenizer.all_special_ids else None
+
+
+def find_eos_ids(model: str, tokenizer_eos: int | None) -> set[int]:
+    """Token ids that end a completion, by the model's configuration and its tokenizer.
+
+    Raises:
+        UserError: There is none.
+    """
+    from transformers import GenerationConfig
+
+    eos: set[int] = set()
+    try:
+        configured = GenerationConfig.from_pretrained(model).eos_token_id
+        eos.update([configured] if isinstance(configured, int) else configured or [])
+    except OSError:
+        pass  # a model without generation_config.json ends where its tokenizer says
+    if tokenizer_eos is not None:
+        eos.add(tokenizer_eos)
+    if not eos:
+        raise UserError(
+            f"model={model!r} names no end-of-sequence token, neither in generation_config.json "
+            "nor in its tokenizer, so no completion could ever end; set eos_token_id in one of "
+            "them."
+        )
+    return eos
+
 
 def read_max_positions(model: str) -> int | None:
     """Tokens that a model has positions for; None where it does not say."""
     from transformers import AutoConfig
 
     return getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
+
+
+def read_hub_commit(model: str) -> str | None:
+    """The commit that a hub id stood for when it was loaded; None for a folder."""
+    from transformers import AutoConfig
+
+    return getattr(AutoConfig.from_pretrained(model), "_commit_hash", None)
+
+
+def _read_template(name: str) -> str | None:
+    if name == NO_TEMPLATE:
+        return None
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"prompting.chat_template={name!r} cannot be read: {error}. Give a Jinja file, or "
+            f"`{NO_TEMPLATE}` for prompts as plain text."
+        ) from None
+
+
+def _join_messages(messages: Sequence[Message]) -> str:
+    return "\n\n".join(message["content"] for message in messages)

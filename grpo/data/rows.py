@@ -71,7 +71,10 @@ def _hub_rows(data: DataConfig) -> Iterator[tuple[str, Row]]:
             kind = (format_of(Path(data.files[0])) or "").removeprefix(".")
             loaded = datasets.load_dataset(
                 {"jsonl": "json"}.get(kind, kind),
-                data_files=[f"hf://datasets/{data.path}{at}/{file}" for file in data.files],
+                data_files=[
+                    f"hf://datasets/{data.path}{at}/{file.replace('{split}', data.split)}"
+                    for file in data.files
+                ],
                 split="train",  # what the library calls files without splits
             )
         else:

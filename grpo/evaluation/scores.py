@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from grpo.evaluation.estimators import compute_maj_at_k, compute_pass_at_k, compute_pass_hat_k
 from grpo.evaluation.intervals import bootstrap_mean, clopper_pearson, compute_clustered_se
+from grpo.evaluation.record import EvaluationRecord
 from grpo.values import ScoredGroup, ScoredRollout
 from verifiers.maths.canonical import write_canonical
 from verifiers.verdict import Status
@@ -66,9 +68,12 @@ class SetScore(_Record):
     unverified_fraction: float
     truncated_fraction: float
     no_answer_fraction: float
-    mean_completion_length: float
+    mean_completion_length: float | None
+    """In tokens; none where a server does not give them."""
     outcomes: Mapping[str, int] = {}
     """Samples by what became of them: each verdict's status and reason."""
+    graders: tuple[str, ...] = ()
+    """Name and version of every verifier that gave a verdict."""
     problems: tuple[ProblemScore, ...]
 
 
@@ -84,6 +89,11 @@ class EvaluationResult(_Record):
     seed: int
     seconds: float
     sets: tuple[SetScore, ...]
+    record: EvaluationRecord | None = None
+    """Everything that is needed to repeat it; none beside training, where the run's files have
+    it."""
+    environment: Mapping[str, Any] = {}
+    """Versions, commit and hardware."""
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -130,12 +140,18 @@ def score_set(
         unverified_fraction=sum(not member.verdict.verified for member in members) / total,
         truncated_fraction=sum(member.rollout.truncated for member in members) / total,
         no_answer_fraction=statuses[Status.NO_ANSWER] / total,
-        mean_completion_length=sum(len(m.rollout.completion_ids) for m in members) / total,
+        mean_completion_length=_mean_length(members),
         outcomes=dict(
             Counter(f"{m.verdict.status} ({m.verdict.reason})" for m in members).most_common()
         ),
+        graders=tuple(sorted({m.verdict.verifier for m in members if m.verdict.verified})),
         problems=problems,
     )
+
+
+def _mean_length(members: Sequence[ScoredRollout]) -> float | None:
+    lengths = [len(member.rollout.completion_ids) for member in members]
+    return sum(lengths) / len(lengths) if any(lengths) else None
 
 
 def score_problem(group: ScoredGroup) -> ProblemScore:

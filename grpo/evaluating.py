@@ -1,0 +1,190 @@
+"""A whole evaluation from its configuration: start the parts, sample what is missing, score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from grpo.config import RunConfig
+from grpo.console import Console
+from grpo.data.digest import compute_digest
+from grpo.data.prompts import read_hub_commit
+from grpo.environment import describe_environment
+from grpo.errors import RunFailed
+from grpo.evaluation.folder import open_folder, write_result
+from grpo.evaluation.journal import Journal
+from grpo.evaluation.record import EvaluationRecord, SetRecord, compute_model_digest
+from grpo.evaluation.sampling import sample_groups
+from grpo.evaluation.scores import EvaluationResult, score_set
+from grpo.incidents import IncidentLog
+from grpo.inputs import load_inputs
+from grpo.preparation import Prepared, describe_left_out
+from grpo.rollout.errors import RolloutError
+from grpo.session import running_ray
+from grpo.timing import Timeline
+from grpo.values import ScoredGroup
+from grpo.wiring import Machinery, make_eval_sampling, make_served_pool
+from verifiers.fleet import FleetError
+from verifiers.problem import Problem
+
+
+def run_evaluation(
+    config: RunConfig, console: Console, output: Path
+) -> tuple[EvaluationResult, Path]:
+    """Evaluate a policy on the held-out sets, or go on with an evaluation that was interrupted.
+
+    Args:
+        config: Names the model and the sets.
+        console: Where it is shown.
+        output: Folder for scores and completions; see `grpo.evaluation.folder.open_folder`.
+
+    Returns:
+        The scores, and the file they are in.
+
+    Raises:
+        UserError: Something the user gave is wrong; no model was loaded.
+        RunFailed: A part failed; what was sampled so far is kept.
+    """
+    inputs = load_inputs(config.model_copy(update={"data": ()}))
+    with running_ray(config, inputs) as prepared:
+        for line in describe_left_out(prepared):
+            console.line(line)
+        record = make_record(config, prepared)
+        folder, begun_before = open_folder(output, record)
+        problems = {p.id: p for members in inputs.eval_sets.values() for p in members}
+        journal = Journal(folder)
+        groups = journal.load(problems, config.evaluation.num_samples)
+        if begun_before:
+            console.line(
+                f"going on with {folder}: {len(groups)} of {len(problems)} problems are done"
+            )
+        begun = time.perf_counter()
+        missing = [problem for problem in problems.values() if problem.id not in groups]
+        if missing:
+            for group in _sample(config, prepared, missing, console):
+                journal.append(group)
+                groups[group.problem.id] = group
+                console.phase(f"{len(groups)} of {len(problems)} problems")
+    result = make_result(config, prepared, groups, record, time.perf_counter() - begun)
+    return result, write_result(folder, result)
+
+
+def _sample(
+    config: RunConfig, prepared: Prepared, problems: list[Problem], console: Console
+) -> Iterator[ScoredGroup]:
+    with _running(config, prepared, console) as (pool, fleet):
+        yield from sample_groups(
+            pool,
+            fleet,
+            problems,
+            prompts=prepared.prompts,
+            sampling=make_eval_sampling(config, prepared),
+            num_samples=config.evaluation.num_samples,
+            seed=config.seed,
+            prefix=config.prompting.completion_prefix,
+        )
+
+
+@contextmanager
+def _running(config: RunConfig, prepared: Prepared, console: Console) -> Iterator[Any]:
+    served = config.served.base_url is not None
+    machinery = Machinery(
+        config,
+        prepared,
+        with_learner=False,
+        note=IncidentLog(write=lambda _: None, say=console.line).note,
+        timeline=Timeline(),
+    )
+    pool = make_served_pool(config, prepared) if served else machinery.pool
+    fleet = machinery.fleet
+    try:
+        console.phase("starting")
+        pool.start()
+        fleet.start()
+        fleet.wait_ready()
+        pool.wait_ready()
+        yield pool, fleet
+    except (RolloutError, FleetError) as error:
+        raise RunFailed(
+            f"{error} (--debug shows where; the same command goes on from what is done)"
+        ) from error
+    finally:
+        console.phase("stopping")
+        fleet.close()
+        pool.close()
+
+
+def make_record(config: RunConfig, prepared: Prepared) -> EvaluationRecord:
+    """What is evaluated, and how."""
+    sampling = make_eval_sampling(config, prepared)
+    served = config.served
+    sets = {data.label: data for data in config.evaluation.data}
+    return EvaluationRecord(
+        model=config.model,
+        revision=_find_revision(prepared.inputs.model) if served.base_url is None else None,
+        served=served.model_dump(mode="json") if served.base_url is not None else None,
+        chat_template=prepared.encoder.chat_template,
+        prompting=config.prompting.model_dump(mode="json"),
+        num_samples=config.evaluation.num_samples,
+        seed=config.seed,
+        sampling={
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "max_completion_length": sampling.max_completion_length,
+            "stop_token_ids": list(sampling.stop_token_ids),
+            "dtype": config.rollout.dtype,
+        },
+        verifiers={name: dict(chosen) for name, chosen in prepared.inputs.verifier_options.items()},
+        sets=tuple(
+            SetRecord(
+                name=name,
+                digest=compute_digest(problems),
+                num_problems=len(problems),
+                source=sets[name].model_dump(mode="json"),
+            )
+            for name, problems in prepared.inputs.eval_sets.items()
+        ),
+    )
+
+
+def _find_revision(model: str) -> str | None:
+    folder = Path(model)
+    return compute_model_digest(folder) if folder.is_dir() else read_hub_commit(model)
+
+
+def make_result(
+    config: RunConfig,
+    prepared: Prepared,
+    groups: Mapping[str, ScoredGroup],
+    record: EvaluationRecord,
+    seconds: float,
+) -> EvaluationResult:
+    """Score every set, problems in their own order however they came in."""
+    evaluation = config.evaluation
+    return EvaluationResult(
+        step=0,
+        policy_version=0,
+        model=config.served.model or config.model,
+        temperature=evaluation.temperature,
+        top_p=evaluation.top_p,
+        max_completion_length=record.sampling["max_completion_length"],
+        seed=config.seed,
+        seconds=seconds,
+        sets=tuple(
+            score_set(
+                name,
+                [groups[problem.id] for problem in problems],
+                num_samples=evaluation.num_samples,
+                ks=evaluation.k,
+                seed=config.seed,
+            )
+            for name, problems in prepared.inputs.eval_sets.items()
+        ),
+        record=record,
+        environment=describe_environment(),
+    )

@@ -1,0 +1,89 @@
+"""Curves of pass@k, for print: told apart by line and mark as well as by colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo.evaluation.comparison import choose_ks
+from grpo.evaluation.scores import Estimate, ProblemScore, SetScore, estimate_all
+
+# From dark to light, so that they differ in grey as well.
+_COLOURS = ("#08306b", "#c4601a", "#86bf94", "#7b4fa0", "#a8a8a8", "#c9a227")
+_MARKS = ("o", "s", "^", "D", "v", "P")
+_LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+_INCHES = (4.8, 3.4)
+_DPI = 200
+
+
+def plot_pass_at_k(
+    curves: Mapping[str, SetScore], file: Path, *, title: str, seed: int
+) -> list[Path]:
+    """Draw pass@k over k for several evaluations of one set, each with its 95 % band.
+
+    Args:
+        curves: The set's scores, by the name in the legend.
+        file: Without suffix; `.png` and `.svg` are written.
+        title: Above the axes.
+        seed: Of the bands' resampling.
+
+    Returns:
+        The files.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "verigrad", "font.size": 9}):
+        figure = Figure(figsize=_INCHES, layout="constrained")
+        axes: Any = figure.subplots()
+        largest = 1
+        for place, (name, score) in enumerate(curves.items()):
+            estimates = estimate_curve(score.problems, seed)
+            if estimates:
+                largest = max(largest, *estimates)
+                _draw_curve(axes, name, estimates, place)
+        _label_axes(axes, title, choose_ks(largest))
+        files = [file.with_name(f"{file.name}.{suffix}") for suffix in ("png", "svg")]
+        for path in files:
+            metadata = {"Date": None} if path.suffix == ".svg" else {}
+            figure.savefig(path, dpi=_DPI, metadata=metadata)
+    return files
+
+
+def estimate_curve(problems: Sequence[ProblemScore], seed: int) -> dict[int, Estimate]:
+    """pass@k for every k that nearly all problems have verified samples for."""
+    sizes = sorted(problem.num_samples for problem in problems)
+    # A few problems with fewer samples are left out rather than all with more cut down.
+    most = next((n for n in reversed(sizes) if sum(s >= n for s in sizes) >= 0.9 * len(sizes)), 0)
+    return estimate_all("pass@", problems, choose_ks(most), seed) if most else {}
+
+
+def _draw_curve(axes: Any, name: str, estimates: Mapping[int, Estimate], place: int) -> None:
+    style = place % len(_COLOURS)
+    ks = list(estimates)
+    axes.plot(
+        ks,
+        [estimate.value for estimate in estimates.values()],
+        color=_COLOURS[style],
+        marker=_MARKS[style],
+        linestyle=_LINES[style],
+        markersize=4,
+        linewidth=1.4,
+        label=name,
+    )
+    lows, highs = ([getattr(e, end) for e in estimates.values()] for end in ("low", "high"))
+    axes.fill_between(ks, lows, highs, color=_COLOURS[style], alpha=0.15, linewidth=0)
+
+
+def _label_axes(axes: Any, title: str, ks: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ks, [str(k) for k in ks])
+    axes.minorticks_off()
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("k, samples of a problem")
+    axes.set_ylabel("pass@k, with 95 % band")
+    axes.set_title(title, fontsize=9)
+    axes.grid(visible=True, color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="best")
