@@ -6,19 +6,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from grpo.collect import Fleet, Pool
-from grpo.rewards import compute_reward
 from grpo.seeding import derive_seed
 from grpo.values import Rollout, RolloutRequest, SamplingOptions, ScoredGroup, ScoredRollout
 from verifiers.problem import Problem, Submission
 from verifiers.verdict import Reason, Status, Verdict
 
 _WAIT_S = 0.1
-_PLAIN_REWARDS = {
-    Status.CORRECT: 1.0,
-    Status.INCORRECT: 0.0,
-    Status.NO_ANSWER: 0.0,
-    Status.LIMIT: 0.0,
-}
 
 
 @runtime_checkable
@@ -110,7 +103,7 @@ class _OpenGroups:
             verdict = fixed or found
             members = self._members.setdefault(rollout.problem_id, {})
             members[rollout.member] = ScoredRollout(
-                rollout=rollout, verdict=verdict, reward=compute_reward(verdict, _PLAIN_REWARDS)
+                rollout=rollout, verdict=verdict, reward=verdict.score
             )
             if len(members) == self._size:
                 del self._members[rollout.problem_id]
