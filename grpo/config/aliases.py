@@ -34,7 +34,6 @@ ALIASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "max_steps": ("steps", _SAME),
     "vllm_gpu_memory_utilization": ("rollout.gpu_memory_utilization", _SAME),
     "vllm_tensor_parallel_size": ("rollout.tensor_parallel_size", _SAME),
-    "steps_per_generation": ("num_mini_batches", _SAME),
     "vllm_importance_sampling_mode": ("importance_sampling", _SAME),
     "vllm_importance_sampling_cap": ("importance_max", _SAME),
     "gradient_checkpointing": ("learner.gradient_checkpointing", _SAME),
