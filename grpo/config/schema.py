@@ -439,7 +439,7 @@ class RunConfig(Section):
     """How much the weight grows or shrinks in a step, with `entropy_target`."""
     entropy_coef_max: Annotated[float, Field(gt=0)] = 1.0
     """How far it may grow."""
-    importance_sampling: str | None = None
+    importance_sampling: Annotated[str | None, BeforeValidator(_off)] = None
     """Weighs the policy loss by the ratio of learner to sampler: `off`, `token_truncate` (TIS),
     `token_mask` (MIS, IcePop), `sequence_truncate` or `sequence_mask`. By default `token_truncate`,
     and `off` with a nucleus (`top_p`, `top_k`, `min_p`) or `old_logprobs: sampler`."""
@@ -449,7 +449,7 @@ class RunConfig(Section):
     """Largest ratio that counts; by default 2, `.inf` is no limit."""
     importance_normalise: bool | None = None
     """Bring the mean weight of a batch to 1."""
-    rejection_sampling: str | None = None
+    rejection_sampling: Annotated[str | None, BeforeValidator(_off)] = None
     """Leave out what the sampler drew too differently: tokens by `token_k3`, or whole completions
     by `sequence_k3`, `sequence_geometric` or `sequence_product`; by default `off`."""
     rejection_min: Annotated[float, Field(ge=0)] | None = None

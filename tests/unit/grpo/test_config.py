@@ -1,3 +1,4 @@
+import math
 import textwrap
 
 import pytest
@@ -42,6 +43,10 @@ def test_defaults_are_filled_in(load):
         ("evaluation.k=[1,2]", lambda c: c.evaluation.k, (1, 2)),
         ("top_k=null", lambda c: c.top_k, None),
         ("dynamic_sampling=off", lambda c: c.dynamic_sampling, "off"),
+        ("importance_sampling=off", lambda c: c.importance_sampling, "off"),
+        ("rejection_sampling=off", lambda c: c.rejection_sampling, "off"),
+        ("importance_max=.inf", lambda c: c.importance_max, math.inf),
+        ("rewards.weights.format=0.5", lambda c: c.rewards.weights, {"format": 0.5}),
         ("eval_before_train=false", lambda c: c.eval_before_train, False),
     ],
 )
@@ -90,6 +95,9 @@ def test_a_missing_file_lists_where_it_was_looked_for(tmp_path):
     [
         ("max_steps: 7", lambda c: c.steps, 7),
         ("kl_coef: 0.1", lambda c: c.beta, 0.1),
+        ("algorithm: {use_kl_in_reward: true}", lambda c: c.kl_placement, "reward"),
+        ("reward_model: {overlong_buffer: {len: 64}}", lambda c: c.overlong_buffer, 64),
+        ("actor: {ppo_epochs: 2}", lambda c: c.num_iterations, 2),
         ("actor_rollout_ref: {rollout: {n: 16}}", lambda c: c.num_generations, 16),
         ("actor: {kl_loss_type: low_var_kl}", lambda c: c.kl_estimator, "k3"),
         ("algorithm: {norm_adv_by_std_in_grpo: false}", lambda c: c.scale_rewards, "none"),
@@ -122,7 +130,7 @@ def test_no_alias_shadows_an_option_of_ours():
 def test_a_resolved_configuration_loads_as_itself(load, tmp_path):
     import yaml
 
-    config, _ = load(MINIMAL, "beta=0.5", "verifiers.math={}")
+    config, _ = load(MINIMAL, "beta=0.5", "verifiers.math={}", "importance_max=.inf")
     (tmp_path / "again.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     again, notes = load_config(str(tmp_path / "again.yaml"))
     assert again == config
