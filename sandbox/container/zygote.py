@@ -13,13 +13,34 @@ import os
 import signal
 import socket
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
-from sandbox.container import candidate, kernel, namespaces
+from sandbox.container import candidate, kernel, namespaces, values
 from sandbox.container.isolation import Mode
 
 # Descriptors below this are where a program's own go.
 PLACES = 10
+# No program's, and nothing that a program could learn from.
+_TYPICAL = """
+import sys
+from collections import defaultdict
+
+def solve(values, *more, key=None, **options):
+    counts = defaultdict(int)
+    for index, value in enumerate(sorted(values, key=key)):
+        counts[value] += index if value % 2 else -index
+    return {k: [v / 3, str(v)] for k, v in counts.items()}
+
+class Solution:
+    def run(self, text):
+        try:
+            return [int(word) for word in text.split()]
+        except ValueError as error:
+            return f"{error!r:>10}"
+
+result = solve(Solution().run("3 1 2")), Solution().run("x"), (lambda x: x and {x})(1)
+"""
 
 
 def main(connection: socket.socket, *, preload: list[str], mode: Mode, adopts: bool) -> NoReturn:
@@ -33,6 +54,7 @@ def main(connection: socket.socket, *, preload: list[str], mode: Mode, adopts: b
     """
     _cut_channel(connection)
     missing = _preload(preload)
+    _warm_up()
     if mode is Mode.NAMESPACE:
         namespaces.prepare()
     if adopts:
@@ -99,6 +121,19 @@ def _cut_channel(connection: socket.socket) -> None:
         except OSError:
             continue  # the listing's own descriptor, closed by now
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _warm_up() -> None:
+    """Do once what every program does, so that its memory is there and its caches are filled.
+
+    Each page of memory that a fork need not fetch or copy anew saves it some microseconds.
+    """
+    namespace: dict[str, Any] = {}
+    exec(compile(_TYPICAL, candidate.PROGRAM_NAME, "exec", dont_inherit=True), namespace)  # noqa: S102
+    for mode in ("r", "w"):
+        with Path(os.devnull).open(mode, encoding="utf-8") as file:
+            file.close()
+    values.decode(json.loads(json.dumps(values.encode(namespace["result"]))))
 
 
 def _preload(names: list[str]) -> list[str]:

@@ -94,7 +94,7 @@ def test_killed_containers_cost_no_verdict(pool: SandboxPool, engine: Engine) ->
         number + 1 for number, one in enumerate(results) if one[0].status is not ExecStatus.IE
     ]
     assert len(answered) >= 55
-    assert pool.stats().lost.get("died", 0) >= 1
+    assert pool.stats().lost.get("killed", 0) >= 1
 
 
 def test_nothing_is_left_when_the_process_is_killed(engine: Engine) -> None:
