@@ -13,12 +13,12 @@ from grpo.errors import RunFailed
 from sandbox.errors import SandboxUnavailable
 from verifiers.errors import UserError
 
-_COMMANDS = ("train", "eval", "compare", "verify", "data", "sandbox", "view")
+_COMMANDS = ("train", "eval", "compare", "replay", "verify", "data", "sandbox", "view")
 _MODULES = {"eval": "evaluate"}
 _OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")
 _DESCRIPTION = (
-    "Train reasoning models on verified rewards, evaluate them, look at runs, check data, and try "
-    "verifiers and the sandbox."
+    "Train reasoning models on verified rewards, evaluate them, replay updates, look at runs, "
+    "check data, and try verifiers and the sandbox."
 )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grpo.values import Rollout, ScoredGroup, ScoredRollout
+from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
 
 _MAX_REFERENCE_CHARS = 20_000
@@ -65,7 +66,52 @@ def read_member(row: Mapping[str, Any]) -> ScoredRollout:
         detail=row["detail"],
         report=row["report"],
     )
-    return ScoredRollout(rollout=rollout, verdict=verdict, reward=row["reward"])
+    return ScoredRollout(
+        rollout=rollout,
+        verdict=verdict,
+        reward=row["reward"],
+        reward_parts=tuple((weight, value) for weight, value in row["reward_parts"]),
+    )
+
+
+def read_groups(rows: Sequence[Mapping[str, Any]], *, source: str) -> list[ScoredGroup]:
+    """The groups that rows were made from, in their order.
+
+    A problem's columns are not in the rows, and its reference is there as JSON.
+
+    Args:
+        rows: As `rollout_to_row` makes them, one group after the other.
+        source: Where they are, for messages.
+    """
+    groups: list[list[Mapping[str, Any]]] = []
+    for row in rows:
+        last = groups[-1][-1] if groups else None
+        # A problem may be drawn twice in a row; members are numbered from 0 in each group.
+        if (
+            last is None
+            or last["problem_id"] != row["problem_id"]
+            or last["member"] >= row["member"]
+        ):
+            groups.append([])
+        groups[-1].append(row)
+    return [
+        ScoredGroup(
+            problem=_read_problem(members[0], source),
+            members=tuple(read_member(row) for row in members),
+        )
+        for members in groups
+    ]
+
+
+def _read_problem(row: Mapping[str, Any], source: str) -> Problem:
+    prompt = row["prompt"]
+    return Problem(
+        id=row["problem_id"],
+        prompt=prompt if isinstance(prompt, str) else tuple(prompt),
+        verifier=row["verifier"].split("@")[0],
+        reference=row["reference"],
+        source=source,
+    )
 
 
 def _brief(value: Any) -> Any:

@@ -13,7 +13,7 @@ import yaml
 
 from grpo.config.schema import RunConfig
 from grpo.evaluation.scores import EvaluationResult
-from grpo.rollout_rows import rollout_row
+from grpo.rollout_rows import read_groups, rollout_row
 from grpo.values import ScoredGroup
 from verifiers.errors import UserError
 
@@ -108,6 +108,20 @@ class RunDirectory:
         self._write(f"traces/step-{step:06d}.json", json.dumps(trace))
         for old in sorted(folder.glob("step-*.json"))[:-KEPT_TRACES]:
             old.unlink()
+
+    def read_rollouts(self, step: int) -> list[ScoredGroup]:
+        """The groups of a training step, in its order.
+
+        Raises:
+            UserError: They are not there.
+        """
+        name = f"rollouts/step-{step:06d}.jsonl"
+        rows = self.read_lines(name)
+        if not rows:
+            raise UserError(
+                f"{self.path / name} is missing or empty, so step {step} cannot be read."
+            )
+        return read_groups(rows, source=str(self.path / name))
 
     def write_evaluation(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from grpo.checkpointer import RunCheckpointer
 from grpo.cluster import count_gpus
@@ -23,6 +25,7 @@ from grpo.objective import (
     make_reward_policy,
     samples_whole_distribution,
 )
+from grpo.paths import find_model
 from grpo.preparation import Prepared
 from grpo.protocols import BatchPolicy, Recorder, Schedule
 from grpo.publisher import ProvingPublisher
@@ -38,6 +41,9 @@ from grpo.values import SamplingOptions
 from sandbox.options import MAX_DEFAULT_SIZE
 from verifiers.fleet import VerifierFleet
 from verifiers.incident import NoteIncident
+
+if TYPE_CHECKING:
+    from grpo.learner.learner import Learner
 
 _START_TIMEOUT_S = 600.0
 
@@ -151,10 +157,15 @@ def make_gpu_shares(config: RunConfig, *, world_size: int) -> GpuShares:
     )
 
 
-def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> LearnerGroup:
-    """The learner's ranks, not started."""
-    options = LearnerOptions(
-        model=prepared.inputs.model,
+def make_learner_options(config: RunConfig, model: str) -> LearnerOptions:
+    """What the learner is told.
+
+    Args:
+        config: Of the run.
+        model: What `from_pretrained` takes.
+    """
+    return LearnerOptions(
+        model=model,
         objective=make_objective(config),
         num_iterations=config.num_iterations,
         num_mini_batches=config.num_mini_batches,
@@ -191,15 +202,36 @@ def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> Lea
         check_sampler_logprobs=samples_whole_distribution(config),
         seed=config.seed,
     )
-    threads = config.learner.num_threads or max(1, available_cores() // config.learner.world_size)
+
+
+def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> LearnerGroup:
+    """The learner's ranks, not started."""
     return LearnerGroup(
-        options,
+        make_learner_options(config, prepared.inputs.model),
         world_size=config.learner.world_size,
         # On CPU engines and ranks take turns on all cores, so none is set aside for a rank; a
         # bundle of Ray's must hold something, though.
-        resources=RankResources(num_cpus=0.01, num_gpus=gpu_share, num_threads=threads),
+        resources=RankResources(
+            num_cpus=0.01, num_gpus=gpu_share, num_threads=_count_threads(config)
+        ),
         stall_timeout_s=config.learner.stall_timeout_s,
     )
+
+
+def load_learner(config: RunConfig) -> Learner:
+    """A learner of one rank in this process, with the model that the run began with."""
+    import torch
+
+    from grpo.learner.learner import Learner
+
+    torch.set_num_threads(_count_threads(config))
+    options = make_learner_options(config, find_model(config.model))
+    # Whatever ranks the run had, this process is alone.
+    return Learner(replace(options, sharding="ddp"))
+
+
+def _count_threads(config: RunConfig) -> int:
+    return config.learner.num_threads or max(1, available_cores() // config.learner.world_size)
 
 
 def make_lora(config: RunConfig) -> LoraOptions | None:
@@ -326,7 +358,6 @@ def make_parts(
     assert machinery.learner is not None
     making = (config, prepared, machinery, timeline, check_stop)
     evaluator = make_evaluator(config, prepared, make_collector(*making, shaped=False))
-    objective = make_objective(config)
     return Parts(
         sampler=make_sampler(config, prepared),
         collector=make_collector(*making, shaped=True),
@@ -345,16 +376,22 @@ def make_parts(
         ),
         timeline=timeline,
         sampling=make_sampling(config, prepared),
-        batch_policy=BatchPolicy(
-            advantage_estimator=objective.advantage_estimator,
-            scaling=objective.scaling,
-            drop_groups_without_signal=config.dynamic_sampling == "filter",
-            mask_truncated=config.mask_truncated_completions,
-        ),
+        batch_policy=make_batch_policy(config),
         group_size=config.num_generations,
         num_engines=config.rollout.num_engines,
         seed=config.seed,
         check_stop=check_stop,
+    )
+
+
+def make_batch_policy(config: RunConfig) -> BatchPolicy:
+    """How scored groups become a batch."""
+    objective = make_objective(config)
+    return BatchPolicy(
+        advantage_estimator=objective.advantage_estimator,
+        scaling=objective.scaling,
+        drop_groups_without_signal=config.dynamic_sampling == "filter",
+        mask_truncated=config.mask_truncated_completions,
     )
 
 

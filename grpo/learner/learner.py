@@ -107,7 +107,7 @@ class Learner:
         if not plan:
             return UpdateReport(metrics={"num_loss_tokens": 0.0}, skipped="no loss tokens")
         figures = StepFigures()
-        prepared = self._prepare(plan, batch, figures)
+        prepared = self.prepare(plan, batch, figures)
         skipped = self._iterate(prepared, batch.step, figures)
         metrics = figures.summarise() | {
             "beta": self.coefficients.beta,
@@ -143,7 +143,7 @@ class Learner:
             plan.append(shares[self.accelerator.process_index])
         return plan
 
-    def _prepare(
+    def prepare(
         self, plan: Sequence[Sequence[MicroBatch]], batch: Batch, figures: StepFigures
     ) -> list[list[Prepared]]:
         """Score the batch where that must come before the first update on it."""
@@ -182,7 +182,7 @@ class Learner:
         for index, found in enumerate(share):
             last = index == len(share) - 1
             with nullcontext() if last else hold_exchange(self._wrapped, self.accelerator):
-                loss = self._microbatch_loss(found, statistics, figures, first=first)
+                loss = self.microbatch_loss(found, statistics, figures, first=first)
                 # Gradient exchange averages over ranks; the weights in the loss are for the sum.
                 self.accelerator.backward(loss * self.accelerator.num_processes)
         grad_norm = self._clip_gradient()
@@ -207,9 +207,17 @@ class Learner:
         )
         return skipped
 
-    def _microbatch_loss(
+    def microbatch_loss(
         self, found: Prepared, statistics: Statistics, figures: StepFigures, *, first: bool
     ) -> Tensor:
+        """Compute a micro-batch's share of the loss, with its gradient to come.
+
+        Args:
+            found: The micro-batch.
+            statistics: Takes its figures.
+            figures: Of the step so far.
+            first: Whether no update was made on its batch yet.
+        """
         scores = self._passes.learn(
             found,
             first=first,
