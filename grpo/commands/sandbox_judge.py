@@ -153,10 +153,12 @@ def judge_all(
         while waiting:
             yield waiting.popleft().result()
     except BaseException:
+        # First, since one that starts later would open the sandbox again.
+        executor.shutdown(wait=False, cancel_futures=True)
         verifier.close()
         raise
     finally:
-        executor.shutdown(cancel_futures=True)
+        executor.shutdown()
 
 
 def _judge(verifier: CodeVerifier, solution: Solution) -> Result:
