@@ -24,6 +24,7 @@ def _to_placement(value: Any) -> str:
     return "reward" if value else "loss"
 
 
+_CORRECTIONS = {"token": "token_truncate", "sequence": "sequence_truncate", None: "off"}
 _KL = {"kl": "k1", "mse": "k2", "low_var_kl": "k3"}
 
 # foreign key -> (our key, how the value changes). Keys are matched whole, and by their last part
@@ -49,6 +50,11 @@ ALIASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "ppo_epochs": ("num_iterations", _SAME),
     "overlong_buffer.len": ("overlong_buffer", _SAME),
     "overlong_buffer.penalty_factor": ("overlong_penalty", _SAME),
+    "clip_ratio_c": ("delta", _SAME),
+    "rollout_is": ("importance_sampling", lambda value: _CORRECTIONS.get(value, value)),
+    "rollout_is_threshold": ("importance_max", _SAME),
+    "tau_pos": ("sapo_temperature_pos", _SAME),
+    "tau_neg": ("sapo_temperature_neg", _SAME),
     "kl_loss_type": ("kl_estimator", lambda value: _KL.get(value, value)),
     "clip_ratio": ("epsilon", _SAME),
     "clip_ratio_low": ("epsilon", _SAME),
@@ -73,6 +79,7 @@ ALIASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "eps_clip_high": ("epsilon_high", _SAME),
     "ratio_clip_min": ("epsilon", _SAME),
     "ratio_clip_max": ("epsilon_high", _SAME),
+    "tis_imp_ratio_cap": ("importance_max", _SAME),
     "policy_loss_type": ("loss_type", _SAME),
     "grpo_norm_by_std": ("scale_rewards", _std_to_scale),
     "overlong_filtering": ("mask_truncated_completions", _SAME),

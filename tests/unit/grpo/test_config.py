@@ -97,6 +97,12 @@ def test_a_missing_file_lists_where_it_was_looked_for(tmp_path):
         ("kl_coef: 0.1", lambda c: c.beta, 0.1),
         ("algorithm: {use_kl_in_reward: true}", lambda c: c.kl_placement, "reward"),
         ("reward_model: {overlong_buffer: {len: 64}}", lambda c: c.overlong_buffer, 64),
+        (
+            "rollout_correction: {rollout_is: token}",
+            lambda c: c.importance_sampling,
+            "token_truncate",
+        ),
+        ("rollout_correction: {rollout_is: null}", lambda c: c.importance_sampling, "off"),
         ("actor: {ppo_epochs: 2}", lambda c: c.num_iterations, 2),
         ("actor_rollout_ref: {rollout: {n: 16}}", lambda c: c.num_generations, 16),
         ("actor: {kl_loss_type: low_var_kl}", lambda c: c.kl_estimator, "k3"),
