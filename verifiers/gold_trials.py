@@ -88,11 +88,11 @@ def _try_answers(problem: Problem, options: Mapping[str, Any], _: Any) -> Trial:
 
 
 def _try_pattern(_: Problem, options: Mapping[str, Any], solution: Any) -> Trial | None:
-    if solution is None:
+    if not isinstance(solution, str):
         return None
     # A text beside the right one, and one that nobody would ask for.
     wrong = [f"{solution} {_ANOTHER_ANSWER} \u2603", "\u2603"]
-    return _state(options, "boxed", [str(solution)], wrong)
+    return _state(options, "boxed", [solution], wrong)
 
 
 def _try_schema(problem: Problem, options: Mapping[str, Any], solution: Any) -> Trial:
@@ -120,7 +120,7 @@ def _try_puzzle(problem: Problem, options: Mapping[str, Any], solution: Any) -> 
 
 
 def _try_program(_: Problem, options: Mapping[str, Any], solution: Any) -> Trial | None:
-    if solution is None:
+    if not isinstance(solution, str):
         return None
     form = "%s\n" if options.get("extract") == "text" else "```python\n%s\n```\n"
     return Trial(right=[form % solution], wrong=[form % "pass"])

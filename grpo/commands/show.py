@@ -27,7 +27,7 @@ def print_verdict(identity: str, verdict: Verdict, *, as_json: bool, note: str =
             "extracted": verdict.extracted,
             **({"outcome": note} if note else {}),
         }
-        print(json.dumps(record, ensure_ascii=False))
+        print(json.dumps(record, ensure_ascii=False), flush=True)  # a program may wait for it
         return
     detail = f"  {verdict.detail.strip().splitlines()[-1][:DETAIL_CHARS]}" if verdict.detail else ""
     answer = "" if verdict.extracted is None else f"  {verdict.extracted[:DETAIL_CHARS]}"

@@ -5,11 +5,18 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo.commands import verify
 from verifiers.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[3]
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 @pytest.fixture
@@ -208,3 +215,20 @@ def test_audit_needs_a_file_and_a_number(verigrad, arguments):
     pair = () if "rows.jsonl" in arguments else ("--gold", "1", "--answer", "1")
     with pytest.raises(UserError, match="at least 1, and goes with a file"):
         verigrad(*arguments, *pair)
+
+
+def test_a_program_gets_its_verdict_over_a_pipe_before_it_asks_again(tmp_path):
+    """The recipe of the documentation for an environment that cannot import this package."""
+    page = (ROOT / "docs" / "verifiers.md").read_text()
+    (recipe,) = [code for code in BLOCK.findall(page) if "rubric_over_pipe" in code]
+    ours = str(Path(sys.executable).with_name("verigrad"))
+    names: dict[str, Any] = {}
+    exec(recipe.replace("/venvs/verigrad/bin/verigrad", ours), names)
+    with names["VERIGRAD"] as process:
+        state: dict[str, Any] = {}
+        right = [{"role": "assistant", "content": "\\boxed{0.5}"}]
+        assert names["correct"](right, "\\frac12", state) == 1.0
+        assert state["verigrad"]["reason"] == "equal.exact"
+        assert names["correct"]("\\boxed{0.6}", "\\frac12", state) == 0.0
+        process.stdin.close()
+        assert process.wait(60) == 0
