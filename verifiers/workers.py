@@ -12,31 +12,17 @@ import contextlib
 import os
 import pickle
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from multiprocessing.connection import Connection
 from typing import Any
 
+from verifiers.fork_client import Server, Worker
 from verifiers.fork_server import WorkerSettings
 from verifiers.poison import PoisonRecord
 
-ENVIRONMENT = {
-    # GMP aborts the process on huge results and holds off every signal meanwhile; Python's integers
-    # do neither.
-    "SYMPY_GROUND_TYPES": "python",
-    "MPMATH_NOGMPY": "1",
-    "PYTHONHASHSEED": "0",
-    "OMP_NUM_THREADS": "1",
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "CUDA_VISIBLE_DEVICES": "",
-}
-CLOSE_LIMIT_S = 5.0
 BREAKER_WINDOW_S = 60.0
 BREAKER_DEATHS = 50
 START_TRIES = 2
@@ -77,68 +63,6 @@ class Outcome:
     detail: str | None = None
 
 
-@dataclass(slots=True)
-class _Worker:
-    connection: Connection
-    pid: int = 0
-    ready: bool = False
-
-
-@dataclass(slots=True)
-class _Server:
-    """A fork server and the end of its control socket."""
-
-    process: subprocess.Popen[bytes]
-    control: socket.socket
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @classmethod
-    def start(cls, settings: WorkerSettings) -> _Server:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            fd = theirs.fileno()
-            command = [sys.executable, "-P", "-m", "verifiers.fork_server"]
-            process = subprocess.Popen(
-                [*command, settings.to_json(), str(fd)],
-                pass_fds=[fd],
-                env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)},
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # what a user's function prints must not mix with our own standard output
-                start_new_session=True,  # Ctrl-C in the terminal is the caller's business
-            )
-        return cls(process, ours)
-
-    def fork(self) -> _Worker:
-        """Ask for a worker; it gets ready while the caller goes on."""
-        ours, theirs = socket.socketpair()
-        with theirs, self.lock:
-            try:
-                socket.send_fds(self.control, [b"fork"], [theirs.fileno()])
-            except OSError:
-                ours.close()
-                raise
-        return _Worker(Connection(ours.detach()))
-
-    def reap(self, pid: int) -> int:
-        """Exit code of a dead or dying worker.
-
-        Raises:
-            OSError: The server itself is gone.
-        """
-        with self.lock:
-            self.control.send(b"%d" % pid)
-            answer = self.control.recv(64)
-        if not answer:
-            raise ConnectionResetError("the fork server has ended")
-        return int(answer)
-
-    def stop(self) -> None:
-        """End the server, and with it every worker (each dies with its parent)."""
-        self.control.close()
-        self.process.kill()
-        self.process.wait(CLOSE_LIMIT_S)
-
-
 class WorkerPool:
     """Runs jobs in killable processes.
 
@@ -172,8 +96,8 @@ class WorkerPool:
         self._capacity = size + num_spares
         self._slots = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
-        self._server: _Server | None = None
-        self._idle: deque[_Worker] = deque()
+        self._server: Server | None = None
+        self._idle: deque[Worker] = deque()
         self._num_alive = 0
         self._deaths: deque[float] = deque()
         self._owner = os.getpid()
@@ -254,7 +178,7 @@ class WorkerPool:
                 )
         return Outcome(failure=Failure.DIED, detail=f"worker process ended with {exit_code}")
 
-    def _take(self) -> tuple[_Worker, _Server | None]:
+    def _take(self) -> tuple[Worker, Server | None]:
         """A ready worker; those that died while idle or while getting ready are passed over."""
         for _ in range(self._capacity + START_TRIES):
             worker, server = self._take_any()
@@ -273,7 +197,7 @@ class WorkerPool:
             "error"
         )
 
-    def _take_any(self) -> tuple[_Worker, _Server | None]:
+    def _take_any(self) -> tuple[Worker, Server | None]:
         """An idle or a new worker, with another on its way when this was the last."""
         with self._lock:
             if self._closed:
@@ -286,19 +210,19 @@ class WorkerPool:
                 self._idle.appendleft(self._spawn())
             return worker, self._server
 
-    def _spawn(self) -> _Worker:
+    def _spawn(self) -> Worker:
         if self._server is None:
-            self._server = _Server.start(self.settings)
+            self._server = Server.start(self.settings)
         try:
             worker = self._server.fork()
         except OSError:
             self._drop_all()
-            self._server = _Server.start(self.settings)
+            self._server = Server.start(self.settings)
             worker = self._server.fork()
         self._num_alive += 1
         return worker
 
-    def _await_ready(self, worker: _Worker) -> None:
+    def _await_ready(self, worker: Worker) -> None:
         limit = self.settings.start_limit_s
         for _ in range(2):  # its process id, then what setting up came to
             if not worker.connection.poll(limit):
@@ -310,7 +234,7 @@ class WorkerPool:
                 raise WorkerPoolError(f"a worker of {self.settings.target} failed: {message}")
         worker.ready = True
 
-    def _discard(self, worker: _Worker, server: _Server | None, *, kill: bool) -> int | None:
+    def _discard(self, worker: Worker, server: Server | None, *, kill: bool) -> int | None:
         """Let a worker go; its exit code, None when it cannot be known."""
         worker.connection.close()
         exit_code = None

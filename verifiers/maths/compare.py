@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from verifiers.maths.answers import (
@@ -23,16 +23,26 @@ from verifiers.maths.answers import (
     Without,
     Words,
 )
-from verifiers.maths.equality import Equality, difference
+from verifiers.maths.equality import Equality
 from verifiers.maths.exact import evaluate
-from verifiers.maths.expressions import Apply, Expression, Symbol, replace_symbol
+from verifiers.maths.expressions import Apply, Expression, Symbol
 from verifiers.maths.options import MathOptions
 from verifiers.maths.regions import NotARegion, region_name, same_region
 from verifiers.maths.scalars import same_quantity
+from verifiers.maths.shapes import (
+    find_integer,
+    find_vector_items,
+    find_zero_form,
+    flip_operator,
+    is_inequality,
+    is_name,
+    only_item,
+    rename_parameter,
+    with_constant_of,
+)
 from verifiers.verdict import Reason
 
 REGIONS = (Interval, Union, Without, NamedSet, Member)
-PARAMETER = Symbol("@parameter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,7 @@ class _Comparison:
     ) -> Finding:
         if (isinstance(gold, Relation) and "=" not in gold.operators) or isinstance(gold, REGIONS):
             return self.regions(gold, prediction)
-        prediction = _only_item(prediction) if not isinstance(gold, Collection) else prediction
+        prediction = only_item(prediction) if not isinstance(gold, Collection) else prediction
         if isinstance(prediction, Relation) and not isinstance(gold, Relation):
             return self.unwrap(gold, prediction)
         if isinstance(prediction, Member) and isinstance(prediction.name, Symbol):
@@ -97,7 +107,7 @@ class _Comparison:
                 return self.matrix(rows, prediction)
             case BaseNumber(digits):
                 bare = self.options.base_bridge and digits.isdigit()
-                same = gold == prediction or (bare and _integer(prediction) == int(digits))
+                same = gold == prediction or (bare and find_integer(prediction) == int(digits))
                 return Finding.of(same)
             case Clock():
                 return self.clock(gold, prediction)
@@ -109,7 +119,8 @@ class _Comparison:
                 if not isinstance(prediction, Family):
                     return MISMATCH
                 return self.compare(
-                    _rename(answer, parameter), _rename(prediction.answer, prediction.parameter)
+                    rename_parameter(answer, parameter),
+                    rename_parameter(prediction.answer, prediction.parameter),
                 )
         return Finding.of(gold == prediction) if type(gold) is type(prediction) else MISMATCH
 
@@ -123,7 +134,7 @@ class _Comparison:
             interval = pair and self.options.interval_bridge
             return self.regions(gold, prediction) if interval else MISMATCH
         *before, last = prediction.sides
-        claims = before[1:] if _is_name(before[0]) else before
+        claims = before[1:] if is_name(before[0]) else before
         worked = _Comparison(replace(self.options, allow_unevaluated=True), self.equality)
         return _all([worked.compare(last, claim) for claim in claims] + [self.compare(gold, last)])
 
@@ -132,17 +143,17 @@ class _Comparison:
             value = int(prediction.digits, prediction.base)
             return Finding.of(evaluate(gold.expression) == value)
         if isinstance(prediction, Clock) and self.options.unit_bridge and not prediction.minute:
-            return Finding.of(bool(prediction.half) and _integer(gold) == prediction.hour)
+            return Finding.of(bool(prediction.half) and find_integer(gold) == prediction.hour)
         if not isinstance(prediction, Quantity):
             return MISMATCH
         if self.options.constant_names:
-            prediction = _with_constant_of(gold, prediction)
+            prediction = with_constant_of(gold, prediction)
         same, reason = same_quantity(gold, prediction, self.options, self.equality)
         return Finding(same, reason)
 
     def equation(self, gold: Relation, prediction: Answer) -> Finding:
         if not isinstance(prediction, Relation):
-            named = gold.operators == ("=",) and _is_name(gold.sides[0])
+            named = gold.operators == ("=",) and is_name(gold.sides[0])
             return self.compare(gold.sides[1], prediction) if named else MISMATCH
         if gold.operators != prediction.operators:
             return MISMATCH
@@ -150,7 +161,7 @@ class _Comparison:
         elementwise = _all([self.compare(g, p) for g, p in sides])
         if elementwise.same or len(gold.sides) != 2:
             return elementwise
-        left, right = _zero_form(gold), _zero_form(prediction)
+        left, right = find_zero_form(gold), find_zero_form(prediction)
         if left is None or right is None:
             return elementwise
         sign = self.equality.proportion(left, right)
@@ -166,13 +177,13 @@ class _Comparison:
         ):
             return self.regions(gold, prediction)
         if isinstance(prediction, Matrix) and self.options.vector_bridge and gold.kind == "tuple":
-            items = _vector_items(prediction)
+            items = find_vector_items(prediction)
             return MISMATCH if items is None else self.ordered(gold.items, items)
-        if gold.joined_by != "," and any(_is_inequality(item) for item in gold.items):
+        if gold.joined_by != "," and any(is_inequality(item) for item in gold.items):
             return self.regions(gold, prediction)
         if not isinstance(prediction, Collection):
             return MISMATCH
-        if gold.kind == "tuple" and any(_is_inequality(item) for item in prediction.items):
+        if gold.kind == "tuple" and any(is_inequality(item) for item in prediction.items):
             return self.regions(gold, prediction) if self.options.interval_bridge else MISMATCH
         match gold.kind, prediction.kind:
             case "tuple", "tuple" | "list":
@@ -217,7 +228,7 @@ class _Comparison:
 
     def matrix(self, rows: tuple[tuple[Expression, ...], ...], prediction: Answer) -> Finding:
         if isinstance(prediction, Collection) and self.options.vector_bridge:
-            items = _vector_items(Matrix(rows))
+            items = find_vector_items(Matrix(rows))
             vector = prediction.kind == "tuple" and items is not None
             return self.ordered(items or (), prediction.items) if vector else MISMATCH
         if not isinstance(prediction, Matrix):
@@ -232,7 +243,7 @@ class _Comparison:
         return _all(pairs)
 
     def clock(self, gold: Clock, prediction: Answer) -> Finding:
-        if self.options.unit_bridge and _integer(prediction) == gold.hour and not gold.minute:
+        if self.options.unit_bridge and find_integer(prediction) == gold.hour and not gold.minute:
             return Finding.of(bool(gold.half))  # `10` for `10 a.m.`
         if not isinstance(prediction, Clock):
             return MISMATCH
@@ -318,12 +329,12 @@ class _Comparison:
             if gold.operators != prediction.operators:
                 return MISMATCH
             return self.ordered(gold.sides, prediction.sides)
-        left, right = _zero_form(gold), _zero_form(prediction)
+        left, right = find_zero_form(gold), find_zero_form(prediction)
         if left is None or right is None:
             return MISMATCH
         signs = {("<", "<"): 1, ("<=", "<="): 1, ("<", ">"): -1, ("<=", ">="): -1, ("!=", "!="): 0}
         operators = (gold.operators[0], prediction.operators[0])
-        flipped = (_flip(operators[0]), _flip(operators[1]))
+        flipped = (flip_operator(operators[0]), flip_operator(operators[1]))
         wanted = signs.get(operators, signs.get(flipped))
         if wanted is None:
             return MISMATCH
@@ -343,100 +354,3 @@ def _all(findings: Sequence[Finding]) -> Finding:
     weakest = (Reason.EQUAL_SYMBOLIC, Reason.EQUAL_TOLERANCE)
     reasons = [f.reason for f in findings if f.reason in weakest]
     return Finding.of(True, reasons[0] if reasons else Reason.EQUAL_EXACT)
-
-
-def _only_item(answer: Answer) -> Answer:
-    while isinstance(answer, Collection) and answer.kind == "list" and len(answer.items) == 1:
-        answer = answer.items[0]
-    return answer
-
-
-def _is_name(answer: Answer) -> bool:
-    r"""Whether a side of an equation only says what is given.
-
-    `x`, `f(x)`, `AB`, `\text{area}`, `(x, y)`.
-    """
-    match answer:
-        case Quantity(expression, None):
-            return _is_label(expression)
-        case Words():
-            return True
-        case Collection("tuple", items):
-            return all(_is_name(item) for item in items)
-    return False
-
-
-def _is_label(expression: Expression) -> bool:
-    r"""`x`, `f(x)`, `AB`, `|AB|`, `m\angle A`: no sum and no product of variables."""
-    match expression:
-        case Symbol(name):
-            return name not in ("pi", "e", "oo")
-        case Apply("abs", (inner,)):
-            return isinstance(inner, Apply) and _is_label(inner)
-        case Apply("mul", (Symbol("m"), Symbol(name))):
-            return name.startswith("angle")
-        case Apply("mul", args):
-            return all(isinstance(arg, Symbol) and arg.name.isupper() for arg in args)
-        case Apply(op, _):
-            return op[0] == "@"
-    return False
-
-
-def _is_inequality(answer: Answer) -> bool:
-    return isinstance(answer, Member) or (
-        isinstance(answer, Relation) and "=" not in answer.operators
-    )
-
-
-def _integer(answer: Answer) -> int | None:
-    value = evaluate(answer.expression) if isinstance(answer, Quantity) else None
-    return int(value) if value is not None and value.denominator == 1 else None
-
-
-def _rename(answer: Answer, parameter: str) -> Answer:
-    return _map_expressions(answer, lambda e: replace_symbol(e, parameter, PARAMETER))
-
-
-def _map_expressions(answer: Answer, change: Callable[[Expression], Expression]) -> Answer:
-    match answer:
-        case Quantity(expression, unit):
-            return Quantity(change(expression), unit)
-        case Collection(kind, items, joined_by):
-            return Collection(kind, tuple(_map_expressions(i, change) for i in items), joined_by)
-        case Relation(sides, operators):
-            return Relation(tuple(_map_expressions(s, change) for s in sides), operators)
-    return answer
-
-
-def _with_constant_of(gold: Quantity, prediction: Quantity) -> Quantity:
-    """The prediction with its constant of integration named as in the reference: `+K` to `+C`."""
-    wanted, found = _constants(gold.expression), _constants(prediction.expression)
-    if len(wanted) != 1 or len(found) != 1 or wanted == found:
-        return prediction
-    changed = replace_symbol(prediction.expression, found[0], Symbol(wanted[0]))
-    return Quantity(changed, prediction.unit)
-
-
-def _constants(expression: Expression) -> list[str]:
-    terms = expression.args if isinstance(expression, Apply) and expression.op == "add" else ()
-    return [t.name for t in terms if isinstance(t, Symbol) and t.name in ("C", "K", "c", "k")]
-
-
-def _vector_items(matrix: Matrix) -> tuple[Answer, ...] | None:
-    if len(matrix.rows) == 1:
-        return tuple(Quantity(e) for e in matrix.rows[0])
-    if all(len(row) == 1 for row in matrix.rows):
-        return tuple(Quantity(row[0]) for row in matrix.rows)
-    return None
-
-
-def _zero_form(relation: Relation) -> Expression | None:
-    """`left - right` of a relation with two sides."""
-    match relation.sides:
-        case (Quantity(left, None), Quantity(right, None)):
-            return difference(left, right)
-    return None
-
-
-def _flip(operator: str) -> str:
-    return {"<": ">", ">": "<", "<=": ">=", ">=": "<="}.get(operator, operator)

@@ -8,31 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from verifiers.maths.cursor import Cursor
 from verifiers.maths.expressions import Apply, Expression, Number, Symbol, Unreadable
 from verifiers.maths.lexer import Token
+from verifiers.maths.vocabulary import (
+    ACCENTS,
+    BINOMIALS,
+    CLOSING,
+    FRACTIONS,
+    FUNCTIONS,
+    GREEK,
+    INVERSES,
+    MANY_ARGUMENTS,
+    NAMED_FUNCTIONS,
+    POLYNOMIALS,
+    STARTS,
+    TIMES,
+    VARIABLES,
+)
 
 MAX_DEPTH = 32
-FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac"})
-BINOMIALS = frozenset({"binom", "dbinom", "tbinom"})
-_FUNCTION_NAMES = (
-    "sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot ln lg log exp"
-)
-FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
-MANY_ARGUMENTS = frozenset({"lcm", "gcd", "max", "min"})
-INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
-_GREEK_NAMES = """
-alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi
-rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi
-Omega ell hbar
-"""
-GREEK = frozenset(_GREEK_NAMES.split())
-NAMED_FUNCTIONS = frozenset("fghFGH")
-POLYNOMIALS = frozenset("pqPQT")
-VARIABLES = "xtnz"
-TIMES = frozenset({"times", "cdot", "ast"})
-ACCENTS = frozenset({"overline", "bar", "hat", "widehat", "tilde", "vec", "overrightarrow"})
-STARTS = FRACTIONS | BINOMIALS | FUNCTIONS | GREEK | ACCENTS | {"sqrt", "pi", "angle"}
-CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 def parse_expression(tokens: Sequence[Token]) -> Expression:
@@ -48,42 +43,13 @@ def parse_expression(tokens: Sequence[Token]) -> Expression:
     return expression
 
 
-class _Parser:
+class _Parser(Cursor):
     """Reads from `tokens[place]`; each method reads what its name says."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self.tokens = list(tokens)
-        self.place = 0
+        super().__init__(tokens)
         self.depth = 0
         self.bars = 0
-
-    # tokens
-
-    def peek(self, offset: int = 0) -> Token | None:
-        place = self.place + offset
-        return self.tokens[place] if place < len(self.tokens) else None
-
-    def next(self) -> Token:
-        token = self.peek()
-        if token is None:
-            raise Unreadable("ends too early")
-        self.place += 1
-        return token
-
-    def at(self, *texts: str, kind: str = "mark", offset: int = 0) -> bool:
-        token = self.peek(offset)
-        return token is not None and token.kind == kind and token.text in texts
-
-    def take(self, *texts: str, kind: str = "mark") -> bool:
-        found = self.at(*texts, kind=kind)
-        self.place += found
-        return found
-
-    def expect(self, text: str, kind: str = "mark") -> None:
-        if not self.take(text, kind=kind):
-            raise Unreadable(f"{text!r} is missing")
-
-    # grammar
 
     def sum(self) -> Expression:
         self.depth += 1
