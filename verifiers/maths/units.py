@@ -176,7 +176,7 @@ def is_symbol(text: str) -> bool:
 
 
 def is_letter_in_text(text: str) -> bool:
-    r"""Whether a letter in a text command after a number is a unit: `5 \\text{ N}`."""
+    r"""Whether a letter in a text command after a number is a unit: `5 \text{ N}`."""
     return text in _LETTERS_IN_TEXT or text in SYMBOLS
 
 

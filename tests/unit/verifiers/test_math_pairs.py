@@ -68,6 +68,8 @@ def test_calculus_in_a_reference_is_left_to_sympy(judge_math, gold, answer, righ
         ("35\\%", "35", {"percent_bridge": False}, True),
         ("10", "10 \\text{ cm}", {"unit_bridge": False}, True),
         ("60^\\circ", "\\frac{\\pi}{3}", {"degree_bridge": False}, True),
+        ("5 \\text{ m}", "500 \\text{ cm}", {"unit_conversion": False}, True),
+        ("2:3", "\\frac{2}{3}", {"ratio_bridge": True}, False),
         ("5", "101_2", {"base_bridge": False}, True),
         ("(2, 7.5)", "2 < x < 7.5", {"interval_bridge": False}, True),
         ("\\begin{pmatrix}1\\\\2\\end{pmatrix}", "(1,2)", {"vector_bridge": False}, True),
@@ -80,3 +82,27 @@ def test_each_option_turns_its_case_round(judge_math, gold, answer, option, defa
     completion = f"\\boxed{{{answer}}}"
     assert (judge_math(gold, completion).status is Status.CORRECT) == default
     assert (judge_math(gold, completion, **option).status is Status.CORRECT) != default
+
+
+def test_a_unit_spelled_out_is_equal_without_conversion(judge_math):
+    verdict = judge_math("5 \\text{ cm}", "\\boxed{5 \\text{ centimetres}}", unit_conversion=False)
+    assert verdict.status is Status.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("completion", "at_end"),
+    [
+        ("So \\boxed{42}.", True),
+        ("$$\\boxed{42}$$ **", True),
+        ("\\boxed{41}, no: \\boxed{42}", True),
+        ("Use \\boxed{42}? No, the result is 7.", False),
+        ("\\boxed{42} or 43", False),
+    ],
+)
+def test_a_box_that_must_be_at_the_end(judge_math, completion, at_end):
+    assert judge_math("42", completion).status is Status.CORRECT
+    verdict = judge_math("42", completion, box_at_end=True)
+    expected = (
+        (Status.CORRECT, Reason.EQUAL_TEXT) if at_end else (Status.NO_ANSWER, Reason.NOT_AT_END)
+    )
+    assert (verdict.status, verdict.reason) == expected
