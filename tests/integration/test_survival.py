@@ -60,6 +60,17 @@ class FaultyRun:
                 continue
         return pytest.fail(f"no process {title}")
 
+    def process_ids(self):
+        """Of every process of the run, as text."""
+        found = set()
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("VERIGRAD_TEST_RUN") == self.marker:
+                    found.add(str(process.pid))
+            except psutil.Error:
+                continue
+        return found
+
     def kill(self, title):
         os.kill(self.find(title), signal.SIGKILL)
 
@@ -108,3 +119,89 @@ def test_a_run_outlives_the_death_of_each_of_its_parts(start, short):
     assert "What was lost and redone" in "".join(run.lines)
     for checkpoint in list_checkpoints(run.folder / "checkpoints"):
         verify_checkpoint(checkpoint)
+
+
+def kill_container(run):
+    """A container of this run: the pool's labels name the process that owns it."""
+    listed = subprocess.run(
+        ["docker", "ps", "--quiet", "--filter", "label=verigrad"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for container in listed.stdout.split():
+        labels = json.loads(
+            subprocess.run(
+                ["docker", "inspect", "--format", "{{json .Config.Labels}}", container],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+        if labels.get("verigrad.pid") in run.process_ids():
+            subprocess.run(["docker", "kill", container], capture_output=True, check=True)
+            return
+    pytest.fail("no container of the run")
+
+
+def stop_engine(run):
+    """An engine that hangs: the process is there and answers nothing."""
+    os.kill(run.find(ENGINE), signal.SIGSTOP)
+
+
+FAULTS = {
+    "killed engine": (lambda run: run.kill(ENGINE), "rollout", ()),
+    "hanging engine": (stop_engine, "rollout", ("rollout.stall_timeout_s=20",)),
+    "killed verifier": (lambda run: run.kill(VERIFIER), "verification", ()),
+    "killed container": (kill_container, None, ()),
+    "killed learner rank": (lambda run: run.kill(RANK), "learner", ("save_steps=5",)),
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_quickstart_learns_through_a_fault(start, fault):
+    inflict, stage, overrides = FAULTS[fault]
+    run = start(*overrides)
+    run.wait_for("step 12/")
+    inflict(run)
+    summary = run.finish()
+    run.check_that_no_sample_is_lost_or_counted_twice(steps=40, group=8, groups=16)
+    stages = {incident["stage"] for incident in summary["incidents"]}
+    assert stages == ({stage} if stage else set()), summary["incidents"]
+    for name, scores in summary["held_out"].items():
+        gain = scores["pass@1_change"]
+        assert gain["low"] > 0, (name, gain)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_disk_that_fills_up_costs_checkpoints_and_not_the_run(start, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        run = start("save_steps=5", folder=disk)
+        run.wait_for("step 7/")
+        filler = disk / "filler"
+        with filler.open("wb") as file, pytest.raises(OSError, match="No space"):
+            while True:
+                file.write(b"0" * 2**16)
+                file.flush()
+        run.wait_for("not written")
+        filler.unlink()
+        summary = run.finish()
+        assert summary["complete"]
+        stages = {incident["stage"] for incident in summary["incidents"]}
+        assert "checkpoint" in stages
+        assert stages <= {"checkpoint", "record"}
+        newest = list_checkpoints(run.folder / "checkpoints")[-1]
+        assert newest.name == "checkpoint-40"
+        verify_checkpoint(newest)
+    finally:
+        subprocess.run(["umount", "--lazy", disk], capture_output=True, check=False)
