@@ -8,7 +8,7 @@ from typing import Protocol
 
 from grpo.rewards import RewardPolicy, check_components, compute_reward
 from grpo.seeding import derive_seed
-from grpo.timing import Span, Timeline
+from grpo.timing import LOOP, Span, Timeline
 from grpo.values import Rollout, RolloutRequest, SamplingOptions, ScoredGroup, ScoredRollout
 from grpo.waits import VERIFICATION_QUEUE, VERIFIER_TRACK
 from verifiers.problem import Problem, Submission
@@ -62,6 +62,7 @@ class Collector:
         rewards: What a verdict is worth.
         timeline: Told when the phases `generation` and `verification_tail` begin and end.
         check_stop: Called between events; may raise to leave early.
+        track: Whose the phases are: the loop's, or another thread's.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Collector:
         rewards: RewardPolicy,
         timeline: Timeline,
         check_stop: Callable[[], None],
+        track: str = LOOP,
     ) -> None:
         self._pool = pool
         self._fleet = fleet
@@ -80,6 +82,7 @@ class Collector:
         self._rewards = rewards
         self._timeline = timeline
         self._check_stop = check_stop
+        self._track = track
 
     def collect(
         self,
@@ -106,23 +109,25 @@ class Collector:
             )
             for name, problem in asked.items()
         ]
+        # Verdicts of a call that was left early may still come; they are nobody's.
+        call = object()
         rollouts: dict[Hashable, Rollout] = {}
         verdicts: dict[Hashable, Verdict] = {}
-        with self._timeline.phase("generation"):
+        with self._timeline.phase("generation", track=self._track):
             for rollout in self._pool.generate(requests, sampling):
                 self._check_stop()
-                key = (rollout.problem_id, rollout.member)
+                key = (call, rollout.problem_id, rollout.member)
                 rollouts[key] = rollout
                 self._fleet.submit(
                     key,
                     _make_submission(asked[rollout.problem_id], rollout),
-                    group=rollout.problem_id,
+                    group=(call, rollout.problem_id),
                     group_size=group_size,
                 )
                 self._timeline.sample(VERIFICATION_QUEUE, self._fleet.pending)
                 self._receive(verdicts, timeout_s=0.0)
-        with self._timeline.phase("verification_tail"):
-            while self._fleet.pending:
+        with self._timeline.phase("verification_tail", track=self._track):
+            while not rollouts.keys() <= verdicts.keys():
                 self._check_stop()
                 self._receive(verdicts, timeout_s=0.1)
             self._timeline.sample(VERIFICATION_QUEUE, 0)
@@ -131,7 +136,7 @@ class Collector:
             ScoredGroup(
                 problem=problem,
                 members=tuple(
-                    self._score(rollouts[name, member], verdicts[name, member])
+                    self._score(rollouts[call, name, member], verdicts[call, name, member])
                     for member in range(group_size)
                 ),
             )

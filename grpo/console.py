@@ -74,6 +74,8 @@ class Console:
             parts.append(f"no update: {report.skipped}")
         self._last = " · " + " · ".join(parts)
         self.line("  ".join(parts))
+        if report.remark:
+            self.line(f"  {report.remark}")
 
     def symptom(self, symptom: Symptom) -> None:
         """Print what is wrong with the run, and completions that show it."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo.assemble import assemble_batch
-from grpo.collect import Collector
-from grpo.data.sampler import ProblemSampler
+from grpo.gather import Gathered
 from grpo.learner.errors import LearnerLost
+from grpo.ledger import PromptLedger
 from grpo.metrics import compute_rollout_metrics, compute_timing_metrics, compute_waste
 from grpo.protocols import (
     BatchPolicy,
@@ -22,17 +22,19 @@ from grpo.protocols import (
     Schedule,
 )
 from grpo.skips import SkipGuard
+from grpo.source import RolloutSource
+from grpo.staleness import compute_staleness_metrics, split_stale
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
-from grpo.values import Batch, SamplingOptions, StepReport
+from grpo.values import Batch, ScoredGroup, StepReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """Everything a run is made of; grpo/wiring.py says what each one is in practice."""
 
-    sampler: ProblemSampler
-    collector: Collector
+    source: RolloutSource
+    ledger: PromptLedger
     learner: Learner
     publisher: Publisher
     evaluator: Evaluator | None
@@ -42,11 +44,8 @@ class Parts:
     skips: SkipGuard
     schedule: Schedule
     timeline: Timeline
-    sampling: SamplingOptions
     batch_policy: BatchPolicy
-    group_size: int
     num_engines: int
-    seed: int
     check_stop: Callable[[], None]
 
 
@@ -71,11 +70,14 @@ def train(parts: Parts, progress: Progress) -> bool:
             try:
                 make_step(parts, progress)
             except LearnerLost as error:
+                parts.source.reset()
                 parts.recovery.recover(progress, error)
                 parts.timeline.take()
     except StopRequested:
         save(parts, progress)
         return False
+    finally:
+        parts.source.reset()
     return True
 
 
@@ -89,27 +91,17 @@ def make_step(parts: Parts, progress: Progress) -> None:
 
 
 def run_step(parts: Parts, progress: Progress) -> StepReport:
-    """One step: draw problems, sample and verify completions, learn, publish, keep."""
+    """One step: take sampled and verified groups, learn, publish, keep."""
     step = progress.step + 1
-    problems = parts.sampler.draw(step)
-    groups = parts.collector.collect(
-        problems, parts.sampling, group_size=parts.group_size, seed_parts=(parts.seed, step)
-    )
-    metrics = compute_rollout_metrics(groups)
-
-    policy = parts.batch_policy
-    batch, dropped = assemble_batch(
-        groups,
-        step=step,
-        advantage_estimator=policy.advantage_estimator,
-        scaling=policy.scaling,
-        drop_groups_without_signal=policy.drop_groups_without_signal,
-        mask_truncated=policy.mask_truncated,
-    )
+    gathered = parts.source.take(step, progress.num_drawn)
+    metrics = compute_rollout_metrics(gathered.groups)
+    metrics |= compute_staleness_metrics(gathered.groups, progress.policy_version)
+    batch, left_out, dropped = make_batch(parts, progress, gathered)
     metrics |= compute_waste(
-        groups,
-        drop_groups_without_signal=policy.drop_groups_without_signal,
-        mask_truncated=policy.mask_truncated,
+        gathered.needed,
+        left_out=left_out,
+        drop_groups_without_signal=parts.batch_policy.drop_groups_without_signal,
+        mask_truncated=parts.batch_policy.mask_truncated,
     )
     skipped = "no group has a signal"
     if batch.num_loss_tokens:
@@ -117,8 +109,10 @@ def run_step(parts: Parts, progress: Progress) -> StepReport:
         metrics |= update_metrics
 
     with parts.timeline.phase("record"):
-        parts.recorder.keep_rollouts(step, groups)
-    progress.step = step
+        parts.ledger.record(step, gathered.groups)
+        parts.recorder.keep_rollouts(step, gathered.groups)
+    progress.step, progress.num_drawn = step, gathered.num_drawn
+    parts.source.advance(step)
     times = parts.timeline.take()
     metrics |= compute_timing_metrics(
         times, num_tokens=metrics["num_tokens"], num_engines=parts.num_engines
@@ -130,7 +124,31 @@ def run_step(parts: Parts, progress: Progress) -> StepReport:
         metrics=metrics,
         dropped=dropped,
         skipped=skipped,
+        remark=gathered.remark,
     )
+
+
+def make_batch(
+    parts: Parts, progress: Progress, gathered: Gathered
+) -> tuple[Batch, Mapping[str, Sequence[ScoredGroup]], dict[str, int]]:
+    """The batch of a step, the whole groups that are not in it, and all that was dropped."""
+    policy = parts.batch_policy
+    fresh, stale = split_stale(
+        gathered.needed,
+        policy_version=progress.policy_version,
+        max_staleness=policy.max_staleness,
+    )
+    batch, dropped = assemble_batch(
+        fresh,
+        step=gathered.step,
+        advantage_estimator=policy.advantage_estimator,
+        scaling=policy.scaling,
+        drop_groups_without_signal=policy.drop_groups_without_signal,
+        mask_truncated=policy.mask_truncated,
+    )
+    left_out = {"stale": stale, "surplus": gathered.groups[len(gathered.needed) :]}
+    whole = {reason: sum(len(g.members) for g in groups) for reason, groups in left_out.items()}
+    return batch, left_out, {**dropped, **{name: count for name, count in whole.items() if count}}
 
 
 def learn(parts: Parts, progress: Progress, batch: Batch) -> tuple[dict[str, float], str | None]:
@@ -148,7 +166,7 @@ def learn(parts: Parts, progress: Progress, batch: Batch) -> tuple[dict[str, flo
         return dict(update.metrics), update.skipped
     progress.policy_version += 1
     probe = batch.samples[0]
-    with parts.timeline.phase("weight_push"):
+    with parts.timeline.phase("weight_push"), parts.source.while_pushing():
         push = parts.publisher.publish(
             progress.policy_version, probe=(*probe.prompt_ids, *probe.completion_ids)
         )
@@ -158,9 +176,10 @@ def learn(parts: Parts, progress: Progress, batch: Batch) -> tuple[dict[str, flo
 def evaluate(parts: Parts, progress: Progress) -> None:
     """Score the policy on held-out problems; the time is not a step's."""
     if parts.evaluator is not None:
-        result, groups = parts.evaluator.evaluate(
-            step=progress.step, policy_version=progress.policy_version
-        )
+        with parts.source.quiet():
+            result, groups = parts.evaluator.evaluate(
+                step=progress.step, policy_version=progress.policy_version
+            )
         parts.recorder.keep_evaluation(result, groups)
         parts.checkpointer.consider(progress, result)
     parts.timeline.take()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from grpo.algorithms.outcomes import has_signal
 from grpo.timing import StepTimes
@@ -97,28 +97,34 @@ def compute_timing_metrics(
     metrics["engines/utilisation"] = waits["engines"][WORKED] / seconds["step"]
     metrics["queues/rollouts_max"] = times.largest(ROLLOUT_QUEUE)
     metrics["queues/verification_max"] = times.largest(VERIFICATION_QUEUE)
-    if generating := seconds.get("generation"):
+    if generating := times.total("generation"):
         metrics["tokens_per_second"] = num_tokens / generating
     if verifying := sum(s.end - s.begin for s in times.spans if s.track == VERIFIER_TRACK):
-        hidden = 1 - seconds.get("verification_tail", 0.0) / verifying
+        hidden = 1 - times.total("verification_tail") / verifying
         metrics["verification/hidden_fraction"] = max(0.0, hidden)
     return metrics
 
 
 def compute_waste(
-    groups: Sequence[ScoredGroup], *, drop_groups_without_signal: bool, mask_truncated: bool
+    groups: Sequence[ScoredGroup],
+    *,
+    left_out: Mapping[str, Sequence[ScoredGroup]],
+    drop_groups_without_signal: bool,
+    mask_truncated: bool,
 ) -> dict[str, float]:
     """Sampled tokens that teach nothing, by the reason, as shares of all.
 
     A token counts once, under the first of the reasons that holds.
 
     Args:
-        groups: Of a step.
+        groups: That the step learns from.
+        left_out: Whole groups that it does not, by reason.
         drop_groups_without_signal: Whether groups whose rewards do not differ are left out.
         mask_truncated: Whether truncated completions carry no loss.
     """
-    tokens = dict.fromkeys(("unverified", "no_signal", "truncated"), 0)
-    whole = 0
+    tokens = {reason: sum(map(_count_tokens, rest)) for reason, rest in left_out.items()}
+    whole = sum(tokens.values())
+    tokens |= dict.fromkeys(("unverified", "no_signal", "truncated"), 0)
     for group in groups:
         silent = drop_groups_without_signal and not has_signal(group.rewards)
         for member in group.members:
@@ -131,3 +137,7 @@ def compute_waste(
             elif mask_truncated and member.rollout.truncated:
                 tokens["truncated"] += length
     return {f"waste/{reason}": count / max(whole, 1) for reason, count in tokens.items()}
+
+
+def _count_tokens(group: ScoredGroup) -> int:
+    return sum(len(member.rollout.completion_ids) for member in group.members)

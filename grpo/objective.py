@@ -27,6 +27,7 @@ def make_objective(config: RunConfig) -> Objective:
     objective = resolve_objective(config.loss_type, overrides)
     _check_sampler(config, objective)
     _check_schedule(config)
+    _check_staleness(config, objective)
     return objective
 
 
@@ -98,6 +99,18 @@ def _check_sampler(config: RunConfig, objective: Objective) -> None:
                 " distribution, and their ratio to the policy's means nothing. Sample from the"
                 " whole distribution, or do without the ratio"
             )
+
+
+def _check_staleness(config: RunConfig, objective: Objective) -> None:
+    """Refuse to learn from an older policy's samples as if they were the policy's own."""
+    corrected = objective.importance_sampling != "off" or objective.old_logprobs == "sampler"
+    if config.max_staleness and not corrected:
+        raise UserError(
+            f"max_staleness={config.max_staleness} learns from samples of older policies, and"
+            " nothing corrects for that: importance_sampling is off, as it must be where top_p,"
+            " top_k or min_p cut the distribution. Sample from the whole distribution and leave"
+            " importance_sampling out, set old_logprobs: sampler, or set max_staleness=0"
+        )
 
 
 def _check_schedule(config: RunConfig) -> None:

@@ -20,10 +20,12 @@ class Progress:
     Attributes:
         step: Steps finished.
         policy_version: Updates made; a step without signal makes none.
+        num_drawn: Draws of problems that the finished steps used up.
     """
 
     step: int = 0
     policy_version: int = 0
+    num_drawn: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class BatchPolicy:
     scaling: Scaling
     drop_groups_without_signal: bool
     mask_truncated: bool
+    max_staleness: int = 0
 
 
 class Update(Protocol):

@@ -76,6 +76,7 @@ class RunRecorder:
             **report.metrics,
             **{f"{DROPPED}{name}": count for name, count in report.dropped.items()},
             **({SKIPPED: report.skipped} if report.skipped else {}),
+            **({"remark": report.remark} if report.remark else {}),
         }
         with self._unless_full(f"metrics of step {report.step}"):
             self._directory.append_line("metrics.jsonl", row)

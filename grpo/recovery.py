@@ -8,9 +8,10 @@ from typing import Protocol
 
 from grpo.checkpoints import latest_checkpoint
 from grpo.learner.errors import LearnerLost
+from grpo.ledger import PromptLedger
 from grpo.protocols import Progress, Publisher
 from grpo.restarts import RestartBudget
-from grpo.resuming import read_progress
+from grpo.resuming import read_progress, restore_parts
 from grpo.run_directory import RunDirectory
 from verifiers.incident import Incident, NoteIncident
 
@@ -35,6 +36,7 @@ class LearnerRecovery:
 
     Args:
         learner: Its ranks.
+        ledger: Set back with it.
         publisher: Puts its weights into the engines again.
         directory: The run's, with its checkpoints.
         probe: A text to prove the weights on.
@@ -49,6 +51,7 @@ class LearnerRecovery:
         self,
         *,
         learner: Restartable,
+        ledger: PromptLedger,
         publisher: Publisher,
         directory: RunDirectory,
         probe: Sequence[int],
@@ -59,6 +62,7 @@ class LearnerRecovery:
         warn: Callable[[str], None],
     ) -> None:
         self._learner = learner
+        self._ledger = ledger
         self._publisher = publisher
         self._directory = directory
         self._probe = probe
@@ -90,9 +94,12 @@ class LearnerRecovery:
                 stack=error.stack,
             )
         )
+        self._ledger.restore({})
         self._learner.restart(self._start_timeout_s)
         if checkpoint:
+            restore_parts(checkpoint, {"ledger": self._ledger})
             self._learner.load(checkpoint)
         progress.step, progress.policy_version = target.step, target.policy_version
+        progress.num_drawn = target.num_drawn
         self._publisher.publish(progress.policy_version, self._probe)
         self._directory.forget_after(progress.step)

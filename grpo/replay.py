@@ -13,6 +13,7 @@ import yaml
 from grpo.assemble import assemble_batch
 from grpo.checkpoints import DamagedCheckpoint, list_checkpoints, verify_checkpoint
 from grpo.config.schema import RunConfig
+from grpo.gather import count_surplus
 from grpo.resuming import FORKED_FROM, read_progress
 from grpo.run_directory import RunDirectory
 from grpo.values import Batch
@@ -148,8 +149,11 @@ def _find_checkpoint(directory: RunDirectory, step: int, say: Callable[[str], No
 
 def _read_batch(directory: RunDirectory, config: RunConfig, step: int) -> Batch:
     policy = make_batch_policy(config)
+    groups = directory.read_rollouts(step)
+    if config.dynamic_sampling == "replace":
+        groups = groups[: len(groups) - count_surplus(groups, config.prompts_per_step)]
     batch, _ = assemble_batch(
-        directory.read_rollouts(step),
+        groups,
         step=step,
         advantage_estimator=policy.advantage_estimator,
         scaling=policy.scaling,

@@ -148,7 +148,11 @@ def _show(value: Any) -> str:
 def read_progress(checkpoint: Path) -> Progress:
     """Where a checkpoint stands."""
     state = read_state(checkpoint)
-    return Progress(step=state["step"], policy_version=state["policy_version"])
+    return Progress(
+        step=state["step"],
+        policy_version=state["policy_version"],
+        num_drawn=state["num_drawn"],
+    )
 
 
 def restore_parts(checkpoint: Path, parts: Mapping[str, Stateful]) -> None:

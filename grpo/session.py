@@ -18,6 +18,8 @@ from grpo.incidents import IncidentLog
 from grpo.inputs import Inputs, load_inputs
 from grpo.learner.errors import LearnerError
 from grpo.learner.invariants import InvariantBroken
+from grpo.ledger import FILE as LEDGER_FILE
+from grpo.ledger import PromptLedger
 from grpo.loop import train
 from grpo.objective import make_objective, make_reward_policy
 from grpo.preparation import Prepared, describe, prepare
@@ -134,7 +136,8 @@ def _train(
             incidents=incidents,
         )
         skips = SkipGuard(directory.write_json, max_in_a_row=config.max_non_finite_steps)
-        stateful = {"skips": skips}
+        ledger = PromptLedger()
+        stateful = {"skips": skips, "ledger": ledger}
         if start is not None:
             restore_parts(start.checkpoint, stateful)
         checkpointer = RunCheckpointer(
@@ -159,12 +162,14 @@ def _train(
                     machinery,
                     publisher=publisher,
                     checkpointer=checkpointer,
+                    ledger=ledger,
                     directory=directory,
                     probe=probe,
                     note=incidents.note,
                     warn=console.line,
                 ),
                 skips=skips,
+                ledger=ledger,
                 timeline=timeline,
                 evaluate_first=config.eval_before_train
                 and (progress.step == 0 or (start is not None and start.directory is None)),
@@ -176,6 +181,7 @@ def _train(
                 # Whatever ends the run, the checkpoint that it was writing is worth having.
                 checkpointer.settle()
             checkpointer.finish()
+            directory.write_json(LEDGER_FILE, ledger.state())
         return complete, recorder.close(complete=complete)
 
 

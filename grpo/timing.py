@@ -64,6 +64,10 @@ class StepTimes:
                 sums[span.name] = sums.get(span.name, 0.0) + span.end - span.begin
         return {**sums, "step": self.end - self.begin}
 
+    def total(self, name: str) -> float:
+        """Seconds of what has a name, on any track."""
+        return sum(span.end - span.begin for span in self.spans if span.name == name)
+
     def largest(self, track: str) -> float:
         """The largest sample of a quantity; 0 where there is none."""
         return max((sample.value for sample in self.samples if sample.track == track), default=0.0)

@@ -205,6 +205,7 @@ class StepReport:
         metrics: By name; see docs/metrics.md.
         dropped: How many rollouts were left out of the batch, by reason.
         skipped: Why the policy was left as it is; None when it was updated.
+        remark: What else a person should know of it.
     """
 
     step: int
@@ -212,3 +213,4 @@ class StepReport:
     metrics: Mapping[str, float]
     dropped: Mapping[str, int] = field(default_factory=dict[str, int])
     skipped: str | None = None
+    remark: str | None = None

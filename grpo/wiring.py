@@ -11,14 +11,17 @@ from grpo.checkpointer import RunCheckpointer
 from grpo.cluster import count_gpus
 from grpo.collect import Collector
 from grpo.config.schema import RunConfig
+from grpo.data.difficulty import compute_acceptance
 from grpo.data.prompts import PromptEncoder
 from grpo.data.sampler import ProblemSampler
 from grpo.devices import GpuShares, share_gpus
 from grpo.environment import find_device, resolve_dtype
 from grpo.evaluation.evaluate import Evaluator
+from grpo.gather import Gatherer
 from grpo.learner.group import LearnerGroup, RankResources
 from grpo.learner.invariants import sampler_bound
 from grpo.learner.options import LearnerOptions, LoraOptions, Precision
+from grpo.ledger import PromptLedger
 from grpo.loop import Parts
 from grpo.objective import (
     make_objective,
@@ -33,14 +36,17 @@ from grpo.recovery import LearnerRecovery
 from grpo.rollout.options import EngineOptions, available_cores
 from grpo.rollout.pool import RolloutPool
 from grpo.run_directory import RunDirectory
+from grpo.seeding import make_random
 from grpo.served.options import ServedOptions
 from grpo.served.pool import ServedPool
 from grpo.skips import SkipGuard
-from grpo.timing import Timeline
+from grpo.source import CancelFlag, DirectSource, OverlappedSource, RolloutSource
+from grpo.timing import LOOP, Timeline
 from grpo.values import SamplingOptions
 from sandbox.options import MAX_DEFAULT_SIZE
 from verifiers.fleet import VerifierFleet
 from verifiers.incident import NoteIncident
+from verifiers.problem import Problem
 
 if TYPE_CHECKING:
     from grpo.learner.learner import Learner
@@ -266,6 +272,7 @@ def make_collector(
     check_stop: Callable[[], None],
     *,
     shaped: bool,
+    track: str = LOOP,
 ) -> Collector:
     """Sampling and verification of a run.
 
@@ -276,6 +283,7 @@ def make_collector(
         timeline: Told when phases begin and end.
         check_stop: May raise to leave early.
         shaped: Whether rewards are those of training, or the plain value of a verdict.
+        track: Of the timeline: the loop's, or another thread's.
     """
     return Collector(
         pool=machinery.pool,
@@ -284,6 +292,7 @@ def make_collector(
         rewards=make_reward_policy(config, shaped=shaped),
         timeline=timeline,
         check_stop=check_stop,
+        track=track,
     )
 
 
@@ -340,6 +349,71 @@ def make_evaluator(config: RunConfig, prepared: Prepared, collector: Collector) 
     )
 
 
+def make_source(
+    config: RunConfig,
+    prepared: Prepared,
+    machinery: Machinery,
+    *,
+    ledger: PromptLedger,
+    timeline: Timeline,
+    check_stop: Callable[[], None],
+) -> RolloutSource:
+    """Where each step's groups come from: in turns with the learner, or ahead of it."""
+    cancel = CancelFlag()
+
+    def check() -> None:
+        cancel.check()
+        check_stop()
+
+    overlapped = config.max_staleness > 0
+    gatherer = Gatherer(
+        sampler=make_sampler(config, prepared),
+        collector=make_collector(
+            config,
+            prepared,
+            machinery,
+            timeline,
+            check,
+            shaped=True,
+            track="rollouts" if overlapped else LOOP,
+        ),
+        ledger=ledger,
+        sampling=make_sampling(config, prepared),
+        accept=make_acceptance(config, ledger),
+        group_size=config.num_generations,
+        prompts_per_step=config.prompts_per_step,
+        replace=config.dynamic_sampling == "replace",
+        max_gen_batches=config.max_gen_batches,
+        seed=config.seed,
+    )
+    if not overlapped:
+        return DirectSource(gatherer)
+    return OverlappedSource(
+        gatherer,
+        max_staleness=config.max_staleness,
+        drain=config.weight_update == "drain",
+        timeline=timeline,
+        cancel=cancel,
+        check_stop=check_stop,
+    )
+
+
+def make_acceptance(config: RunConfig, ledger: PromptLedger) -> Callable[[Problem, int], bool]:
+    """Which problems are visited, by what the ledger knows of them."""
+
+    def accept(problem: Problem, draw: int) -> bool:
+        known = ledger.find(problem.id)
+        chance = compute_acceptance(
+            config.prompt_sampling,
+            known.pass_rate if known else None,
+            lowest=config.min_pass_rate,
+            highest=config.max_pass_rate,
+        )
+        return chance >= 1 or make_random(config.seed, "difficulty", draw).random() < chance
+
+    return accept
+
+
 def make_parts(
     config: RunConfig,
     prepared: Prepared,
@@ -350,17 +424,20 @@ def make_parts(
     checkpointer: RunCheckpointer,
     recovery: LearnerRecovery,
     skips: SkipGuard,
+    ledger: PromptLedger,
     timeline: Timeline,
     evaluate_first: bool,
     check_stop: Callable[[], None],
 ) -> Parts:
     """Everything the loop needs, from machinery that is ready."""
     assert machinery.learner is not None
-    making = (config, prepared, machinery, timeline, check_stop)
-    evaluator = make_evaluator(config, prepared, make_collector(*making, shaped=False))
+    judging = make_collector(config, prepared, machinery, timeline, check_stop, shaped=False)
+    evaluator = make_evaluator(config, prepared, judging)
     return Parts(
-        sampler=make_sampler(config, prepared),
-        collector=make_collector(*making, shaped=True),
+        source=make_source(
+            config, prepared, machinery, ledger=ledger, timeline=timeline, check_stop=check_stop
+        ),
+        ledger=ledger,
         learner=machinery.learner,
         publisher=publisher,
         evaluator=evaluator,
@@ -375,11 +452,8 @@ def make_parts(
             evaluate_first=evaluate_first and evaluator is not None,
         ),
         timeline=timeline,
-        sampling=make_sampling(config, prepared),
         batch_policy=make_batch_policy(config),
-        group_size=config.num_generations,
         num_engines=config.rollout.num_engines,
-        seed=config.seed,
         check_stop=check_stop,
     )
 
@@ -390,8 +464,9 @@ def make_batch_policy(config: RunConfig) -> BatchPolicy:
     return BatchPolicy(
         advantage_estimator=objective.advantage_estimator,
         scaling=objective.scaling,
-        drop_groups_without_signal=config.dynamic_sampling == "filter",
+        drop_groups_without_signal=config.dynamic_sampling != "off",
         mask_truncated=config.mask_truncated_completions,
+        max_staleness=config.max_staleness,
     )
 
 
@@ -415,6 +490,7 @@ def make_recovery(
     *,
     publisher: ProvingPublisher,
     checkpointer: RunCheckpointer,
+    ledger: PromptLedger,
     directory: RunDirectory,
     probe: Sequence[int],
     note: NoteIncident,
@@ -424,6 +500,7 @@ def make_recovery(
     assert machinery.learner is not None
     return LearnerRecovery(
         learner=machinery.learner,
+        ledger=ledger,
         publisher=publisher,
         directory=directory,
         probe=probe,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from grpo.config.recipes import Role, merge_recipe
+from grpo.data.difficulty import PromptSampling
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -459,8 +460,28 @@ class RunConfig(Section):
     off_policy_mask_threshold: Annotated[float, Field(ge=0)] | None = None
     """Leave out completions with a negative advantage whose mean log-probability fell by more than
     this since they were sampled; by default none."""
-    dynamic_sampling: Annotated[Literal["off", "filter"], BeforeValidator(_off)] = "filter"
-    """`filter` leaves groups whose rewards do not differ out of the batch."""
+    dynamic_sampling: Annotated[Literal["off", "filter", "replace"], BeforeValidator(_off)] = (
+        "filter"
+    )
+    """`filter` leaves groups whose rewards do not differ out of the batch; `replace` samples others
+    in their place."""
+    max_gen_batches: Positive = 3
+    """With `replace`, the most problems sampled for a step, in multiples of `prompts_per_step`;
+    there the step learns from what it has."""
+    prompt_sampling: PromptSampling = "uniform"
+    """Which problems are visited when their turn comes: `uniform` all of them, `pass_rate_band`
+    those whose last group was within the band, `adaptive` in proportion to p (1 - p). Others are
+    tried one time in ten."""
+    min_pass_rate: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Lower end of the band."""
+    max_pass_rate: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """Upper end of the band."""
+    max_staleness: NonNegative = 0
+    """Policy versions by which sampling may run ahead of learning. 0 samples and learns in turns,
+    repeatably; 1 or more does both at once, with the importance correction on."""
+    weight_update: Literal["in_flight", "drain"] = "in_flight"
+    """With `max_staleness`, what happens to completions in flight at a push: they go on under the
+    new policy, or the push waits for them."""
     mask_truncated_completions: bool = False
     """Leave completions that hit `max_completion_length` out of the loss."""
     overlong_buffer: NonNegative = 0

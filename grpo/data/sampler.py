@@ -1,17 +1,22 @@
-"""Which problems a step draws: a function of the seed and the step, with nothing to remember."""
+"""Which problems a step draws: a function of the seed and of how many were drawn before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from grpo.seeding import make_random
 from verifiers.problem import Problem
 
 
+def visit_all(_problem: Problem, _draw: int) -> bool:
+    """Visit every problem whose turn has come."""
+    return True
+
+
 class ProblemSampler:
     """Draws the problems of a step from several sets, by weight.
 
-    Each set is walked in a new order every epoch. The draws of step s depend on the seed and on s
+    Each set is walked in a new order every epoch. A draw depends on the seed and on its number
     alone, so a resumed run continues exactly.
 
     Args:
@@ -35,39 +40,62 @@ class ProblemSampler:
         self._weights = [weight / sum(weights) for weight in weights]
         self._prompts_per_step = prompts_per_step
         self._seed = seed
+        self._size = sum(map(len, self._sets))
+        # Draws from each set, before each draw.
         self._history = [(0,) * len(self._sets)]
         self._orders: dict[tuple[int, int], list[int]] = {}
 
     def draw(self, step: int) -> tuple[Problem, ...]:
-        """The problems of a step, in a fixed order; an epoch's end may bring one of them twice.
+        """The problems of a step that visits each; an epoch's end may bring one of them twice.
 
         Args:
             step: From 1.
         """
-        before, after = self._counts_after(step - 1), self._counts_after(step)
-        return tuple(
-            self._problem(index, position)
-            for index in range(len(self._sets))
-            for position in range(before[index], after[index])
-        )
+        problems, _ = self.take((step - 1) * self._prompts_per_step, self._prompts_per_step)
+        return problems
 
-    def _counts_after(self, step: int) -> tuple[int, ...]:
-        """Problems drawn from each set in all steps up to this one.
+    def take(
+        self, num_drawn: int, count: int, accept: Callable[[Problem, int], bool] = visit_all
+    ) -> tuple[tuple[Problem, ...], int]:
+        """The next problems.
 
-        Every draw goes to the set that is furthest behind its share, so the shares are exact over
-        time.
+        Args:
+            num_drawn: Draws that are used up.
+            count: How many problems.
+            accept: Whether to visit a problem whose turn has come, at this draw; one that is not
+                visited comes back an epoch later. Asked of every problem once at most, so that
+                there always is an answer.
+
+        Returns:
+            The problems, and the draws that are used up now.
         """
-        while len(self._history) <= step:
+        problems: list[Problem] = []
+        passed_over = 0
+        while len(problems) < count:
+            index = self._set_of(num_drawn)
+            problem = self._problem(index, self._history[num_drawn][index])
+            if passed_over >= self._size or accept(problem, num_drawn):
+                problems.append(problem)
+            else:
+                passed_over += 1
+            num_drawn += 1
+        return tuple(problems), num_drawn
+
+    def _set_of(self, draw: int) -> int:
+        """The set that a draw goes to.
+
+        It is the one that is furthest behind its share, so the shares are exact over time.
+        """
+        while len(self._history) <= draw + 1:
             counts = list(self._history[-1])
-            for _ in range(self._prompts_per_step):
-                total = sum(counts) + 1
-                behind = [
-                    total * weight - count
-                    for weight, count in zip(self._weights, counts, strict=True)
-                ]
-                counts[behind.index(max(behind))] += 1
+            behind = [
+                len(self._history) * weight - count
+                for weight, count in zip(self._weights, counts, strict=True)
+            ]
+            counts[behind.index(max(behind))] += 1
             self._history.append(tuple(counts))
-        return self._history[step]
+        before, after = self._history[draw], self._history[draw + 1]
+        return next(i for i, count in enumerate(after) if count > before[i])
 
     def _problem(self, index: int, position: int) -> Problem:
         problems = self._sets[index]

@@ -7,13 +7,16 @@ import pytest
 
 from grpo.algorithms.advantages import Scaling
 from grpo.collect import Collector
-from grpo.data.sampler import ProblemSampler
+from grpo.data.sampler import ProblemSampler, visit_all
 from grpo.errors import RunFailed
+from grpo.gather import Gatherer
 from grpo.learner.errors import LearnerDied
+from grpo.ledger import PromptLedger
 from grpo.loop import Parts, train
 from grpo.protocols import BatchPolicy, Progress, Schedule
 from grpo.rewards import RewardPolicy
 from grpo.skips import SkipGuard
+from grpo.source import DirectSource
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
 from grpo.values import Batch, Rollout, SamplingOptions
@@ -39,6 +42,7 @@ class FakePool:
     def __init__(self, outcomes):
         self.outcomes = outcomes
         self.seeds = []
+        self.version = 0
 
     def generate(self, requests, sampling):
         for request in reversed(requests):
@@ -52,7 +56,7 @@ class FakePool:
                     logprobs=(-0.5, -0.5),
                     text=outcome,
                     finish_reason="stop",
-                    policy_versions=(0, 0),
+                    policy_versions=(self.version, self.version),
                     seed=request.seeds[member],
                 )
 
@@ -82,6 +86,7 @@ class Spy:
     events: list = field(default_factory=list)
     reports: list = field(default_factory=list)
     batches: list = field(default_factory=list)
+    pool: FakePool | None = None
     traces: list = field(default_factory=list)
     metrics: dict = field(default_factory=lambda: {"loss": 0.0})
     skipped: str | None = None
@@ -99,6 +104,8 @@ class Spy:
 
     def publish(self, policy_version, probe):
         self.events.append(f"publish {policy_version}")
+        if self.pool is not None:
+            self.pool.version = policy_version
         return {"push/seconds": 0.0}
 
     def keep_rollouts(self, step, groups):
@@ -122,7 +129,8 @@ class Spy:
 
     def recover(self, progress, error):
         self.events.append(f"recover {error}")
-        progress.step = progress.policy_version = 0
+        self.pool.version = 0
+        progress.step = progress.policy_version = progress.num_drawn = 0
 
     def save(self, progress):
         self.events.append(f"save {progress.step}")
@@ -134,8 +142,10 @@ class Spy:
 def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
     timeline = Timeline()
     settings = {"steps": 2, "eval_steps": 0, "save_steps": 0, "evaluate_first": True} | options
+    ledger = PromptLedger()
+    spy.pool = FakePool(outcomes)
     collector = Collector(
-        pool=FakePool(outcomes),
+        pool=spy.pool,
         fleet=FakeFleet(),
         prompts={problem.id: (1, 2) for problem in PROBLEMS},
         rewards=RewardPolicy(values={Status.CORRECT: 1.0, Status.INCORRECT: 0.0}),
@@ -143,8 +153,21 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
         check_stop=check_stop,
     )
     return Parts(
-        sampler=ProblemSampler(sets=[PROBLEMS], weights=[1.0], prompts_per_step=2, seed=0),
-        collector=collector,
+        source=DirectSource(
+            Gatherer(
+                sampler=ProblemSampler(sets=[PROBLEMS], weights=[1.0], prompts_per_step=2, seed=0),
+                collector=collector,
+                ledger=ledger,
+                sampling=SAMPLING,
+                accept=visit_all,
+                group_size=len(outcomes),
+                prompts_per_step=2,
+                replace=False,
+                max_gen_batches=1,
+                seed=0,
+            )
+        ),
+        ledger=ledger,
         learner=spy,
         publisher=spy,
         evaluator=spy,
@@ -154,16 +177,13 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
         skips=SkipGuard(lambda name, _: Path(name), max_in_a_row=2),
         schedule=Schedule(**settings),
         timeline=timeline,
-        sampling=SAMPLING,
         batch_policy=BatchPolicy(
             advantage_estimator="grpo",
             scaling=Scaling(),
             drop_groups_without_signal=True,
             mask_truncated=False,
         ),
-        group_size=len(outcomes),
         num_engines=1,
-        seed=0,
         check_stop=check_stop,
     )
 
@@ -186,7 +206,7 @@ def test_a_run_evaluates_around_its_steps_and_saves_at_the_end():
         "update", "publish 2", "rollouts 2",
         "save 2", "evaluate 2", "evaluation kept",
     ]  # fmt: skip
-    assert progress == Progress(step=2, policy_version=2)
+    assert progress == Progress(step=2, policy_version=2, num_drawn=4)
 
 
 def test_evaluations_and_checkpoints_come_when_they_are_due():
@@ -208,7 +228,7 @@ def test_groups_without_signal_make_no_update_and_no_version():
     spy, progress = Spy(), Progress()
     train(make_parts(spy, ["wrong", "wrong"], steps=1), progress)
     assert "update" not in spy.events
-    assert progress == Progress(step=1, policy_version=0)
+    assert progress == Progress(step=1, policy_version=0, num_drawn=2)
     assert spy.reports[0].dropped == {"no_signal": 4}
 
 
@@ -241,7 +261,7 @@ def test_an_update_that_was_skipped_is_not_published():
     spy, progress = Spy(skipped="non-finite loss"), Progress()
     train(make_parts(spy, ["right", "wrong"], steps=1), progress)
     assert not any(event.startswith("publish") for event in spy.events)
-    assert progress == Progress(step=1, policy_version=0)
+    assert progress == Progress(step=1, policy_version=0, num_drawn=2)
     assert spy.reports[0].skipped == "non-finite loss"
 
 
@@ -277,7 +297,7 @@ def test_a_finished_run_that_is_resumed_only_evaluates():
 def test_a_problem_drawn_twice_gets_two_groups_with_their_own_seeds():
     spy = Spy()
     parts = make_parts(spy, ["right", "wrong"])
-    groups = parts.collector.collect(
+    groups = parts.source._gatherer._collector.collect(
         [PROBLEMS[0], PROBLEMS[0]], SAMPLING, group_size=2, seed_parts=(0, 1)
     )
     seeds = [member.rollout.seed for group in groups for member in group.members]
@@ -293,7 +313,7 @@ def test_a_learner_that_dies_is_recovered_and_its_steps_are_made_again():
         "recover rank 0 died",
         "update", "publish 1", "rollouts 1", "update",
     ]  # fmt: skip
-    assert progress == Progress(step=2, policy_version=2)
+    assert progress == Progress(step=2, policy_version=2, num_drawn=4)
     first, again = spy.batches[:2]
     assert first == again, "the same problems and seeds"
 
@@ -301,7 +321,7 @@ def test_a_learner_that_dies_is_recovered_and_its_steps_are_made_again():
 def test_a_completion_that_no_engine_finished_is_not_verified():
     spy = Spy()
     parts = make_parts(spy, ["right", "wrong", "right"])
-    pool = parts.collector._pool
+    pool = parts.source._gatherer._collector._pool
     whole = pool.generate
 
     def generate(requests, sampling):

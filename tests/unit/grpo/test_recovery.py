@@ -15,6 +15,7 @@ from grpo.checkpoints import DiskFull, list_checkpoints
 from grpo.console import Console
 from grpo.incidents import IncidentLog, make_incident_table
 from grpo.learner.errors import LearnerDied
+from grpo.ledger import PromptLedger
 from grpo.protocols import Progress
 from grpo.recorder import RunRecorder
 from grpo.recovery import LearnerRecovery
@@ -55,6 +56,7 @@ def directory(tmp_path):
 def make_recovery(directory, learner, notes, max_restarts=1):
     return LearnerRecovery(
         learner=learner,
+        ledger=PromptLedger(),
         publisher=learner,
         directory=directory,
         probe=(1, 2),

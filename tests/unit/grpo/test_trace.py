@@ -190,7 +190,18 @@ def test_tokens_that_teach_nothing_are_counted_once_by_their_reason():
     )
     silent = (make_member(0, 20, 0.0, "length"), make_member(1, 20, 0.0))
     groups = [ScoredGroup(problem=problem, members=members) for members in (mixed, silent)]
-    waste = compute_waste(groups, drop_groups_without_signal=True, mask_truncated=True)
+    waste = compute_waste(groups, left_out={}, drop_groups_without_signal=True, mask_truncated=True)
     assert waste == {"waste/unverified": 0.3, "waste/no_signal": 0.4, "waste/truncated": 0.2}
-    kept = compute_waste(groups, drop_groups_without_signal=False, mask_truncated=False)
+    stale = compute_waste(
+        groups[:1],
+        left_out={"stale": groups[1:]},
+        drop_groups_without_signal=True,
+        mask_truncated=False,
+    )
+    assert stale == {
+        "waste/stale": 0.4, "waste/unverified": 0.3, "waste/no_signal": 0.0, "waste/truncated": 0.0
+    }  # fmt: skip
+    kept = compute_waste(
+        groups, left_out={}, drop_groups_without_signal=False, mask_truncated=False
+    )
     assert kept == {"waste/unverified": 0.3, "waste/no_signal": 0.0, "waste/truncated": 0.0}
