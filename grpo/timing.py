@@ -73,6 +73,9 @@ class StepTimes:
         return max((sample.value for sample in self.samples if sample.track == track), default=0.0)
 
 
+_Opened = tuple[str, str, float, dict[str, int | float | str]]
+
+
 class Timeline:
     """Records what the loop and the workers did; any thread may add to it.
 
@@ -94,6 +97,8 @@ class Timeline:
         self._lock = threading.Lock()
         self._begin = time.perf_counter()
         self._spans: list[Span] = []
+        self._open: dict[int, _Opened] = {}
+        self._num_opened = 0
         self._samples: list[Sample] = []
 
     @contextmanager
@@ -101,11 +106,27 @@ class Timeline:
         """Record the time inside under `name`, as the loop's unless another's track is named."""
         if track == LOOP:
             self._on_phase(name)
-        begin = time.perf_counter()
+        opened = self.begin(track, name)
         try:
             yield
         finally:
-            self.add(Span(track=track, name=name, begin=begin, end=time.perf_counter()))
+            self.end(opened)
+
+    def begin(self, track: str, name: str, **facts: float | str) -> int:
+        """Record that something begins; what is not over when a step is, counts for both.
+
+        Returns:
+            What `end` knows it by.
+        """
+        with self._lock:
+            self._num_opened += 1
+            self._open[self._num_opened] = (track, name, time.perf_counter(), facts)
+            return self._num_opened
+
+    def end(self, opened: int) -> None:
+        """Record that something is over."""
+        with self._lock:
+            self._spans.append(self._cut(self._open.pop(opened)))
 
     def add(self, span: Span) -> None:
         """Record something that is over."""
@@ -120,16 +141,28 @@ class Timeline:
     def take(self) -> StepTimes:
         """Everything since the last call; starts anew."""
         with self._lock:
+            going_on = [self._cut(entry) for entry in self._open.values()]
             now = time.perf_counter()
             taken = StepTimes(
                 begin=self._begin,
                 end=now,
-                spans=tuple(self._spans),
+                spans=(*self._spans, *going_on),
                 samples=tuple(self._samples),
             )
             self._begin = now
             self._spans, self._samples = [], []
             return taken
+
+    def _cut(self, entry: _Opened) -> Span:
+        """The part of something that lies in the present step."""
+        track, name, begin, facts = entry
+        return Span(
+            track=track,
+            name=name,
+            begin=max(begin, self._begin),
+            end=time.perf_counter(),
+            facts=facts,
+        )
 
 
 class Laps:

@@ -24,12 +24,12 @@ OWNERS = {
 WORKERS = ("engines", "verifiers", "learner")
 CAUSES = ("engines", "verifiers", "learner", "weights", "loop")
 _ADVICE = {
-    "engines": "Generation holds the step up: more engines (rollout.num_engines), max_staleness=1 "
-    "to generate while the learner works, or a shorter max_completion_length.",
+    "engines": "Generation holds the step up: more engines (rollout.num_engines), max_staleness=1, "
+    "where it is 0, to generate while the learner works, or a shorter max_completion_length.",
     "verifiers": "Verification holds the step up: raise verification.num_workers or "
     "sandbox.pool_size, or give slow problems a shorter time limit.",
     "learner": "The update holds the step up: more learner ranks (learner.world_size), a larger "
-    "max_tokens_per_microbatch, or max_staleness=1 to generate meanwhile.",
+    "max_tokens_per_microbatch, or max_staleness=1, where it is 0, to generate meanwhile.",
     "weights": "Pushing weights holds the step up: fewer, larger steps, or engines on the "
     "learner's node.",
     "loop": "The loop itself holds the step up: a slow disk under output_dir, or a driver that "

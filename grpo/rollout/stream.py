@@ -16,7 +16,7 @@ from grpo.rollout.handles import EngineHandle
 from grpo.rollout.protocol import Report
 from grpo.rollout.routing import Router
 from grpo.rollout.supervisor import Supervisor
-from grpo.timing import Span, Timeline
+from grpo.timing import Timeline
 from grpo.values import Rollout, RolloutRequest, SamplingOptions
 from grpo.waits import ENGINE_TRACK, ROLLOUT_QUEUE
 from verifiers.incident import Incident, NoteIncident
@@ -40,7 +40,7 @@ class _Lane:
         taking: Whether a `take` is under way.
         progress: The engine's last sign of life.
         waited_s: Seconds that this side has waited without a new one.
-        begun: When each unfinished group was given to it.
+        spans: What the timeline knows its work on each unfinished group by.
     """
 
     engine: EngineHandle | None = None
@@ -48,7 +48,7 @@ class _Lane:
     taking: bool = False
     progress: int = -1
     waited_s: float = 0.0
-    begun: dict[int, float] = field(default_factory=dict)
+    spans: dict[int, int] = field(default_factory=dict)
 
 
 class RolloutStream(Iterator[Rollout]):
@@ -172,7 +172,12 @@ class RolloutStream(Iterator[Rollout]):
             placed.setdefault(place, []).append(group)
             self._lanes[place].engine = serving[place]
             self._lanes[place].unfinished[group.index] = set(group.members)
-            self._lanes[place].begun[group.index] = time.perf_counter()
+            self._lanes[place].spans[group.index] = self._timeline.begin(
+                f"{ENGINE_TRACK}{place}",
+                group.request.problem_id,
+                completions=len(group.members),
+                prompt_tokens=len(group.request.prompt_ids),
+            )
         self._timeline.sample(ROLLOUT_QUEUE, sum(len(g.members) for g in self._unplaced))
         for place, groups in placed.items():
             actor = serving[place].actor
@@ -223,20 +228,8 @@ class RolloutStream(Iterator[Rollout]):
             lane.unfinished[index].remove(rollout.member)
             if not lane.unfinished[index]:
                 del lane.unfinished[index]
-                self._add_span(place, index)
+                self._timeline.end(lane.spans.pop(index))
             self._ready.append(rollout)
-
-    def _add_span(self, place: int, index: int) -> None:
-        request = self._requests[index]
-        self._timeline.add(
-            Span(
-                track=f"{ENGINE_TRACK}{place}",
-                name=request.problem_id,
-                begin=self._lanes[place].begun.pop(index),
-                end=time.perf_counter(),
-                facts={"completions": len(request.seeds), "prompt_tokens": len(request.prompt_ids)},
-            )
-        )
 
     def _find_stalled(self) -> None:
         for place, lane in enumerate(self._lanes):
@@ -286,7 +279,7 @@ class RolloutStream(Iterator[Rollout]):
             for index, members in lane.unfinished.items()
         ]
         for group in owed:
-            self._add_span(place, group.index)
+            self._timeline.end(lane.spans[group.index])
             self._router.release(place, len(group.members), self._tokens_each(group.index))
         self._pending = {r: (p, kind) for r, (p, kind) in self._pending.items() if p != place}
         self._lanes[place] = _Lane()

@@ -155,6 +155,18 @@ def test_a_timeline_starts_anew_after_each_step():
     assert second.begin == first.end
 
 
+def test_what_goes_on_over_a_steps_end_counts_for_both():
+    timeline = Timeline()
+    opened = timeline.begin("engine 0", "p0")
+    first = timeline.take()
+    timeline.end(opened)
+    second = timeline.take()
+    for times in (first, second):
+        (span,) = times.spans
+        assert times.begin <= span.begin <= span.end <= times.end
+    assert first.spans[0].end <= second.spans[0].begin
+
+
 def test_only_the_newest_traces_are_kept(tmp_path):
     directory = RunDirectory(tmp_path)
     for step in range(1, KEPT_TRACES + 4):
