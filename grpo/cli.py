@@ -13,7 +13,7 @@ from grpo.errors import RunFailed
 from sandbox.errors import SandboxUnavailable
 from verifiers.errors import UserError
 
-_COMMANDS = ("train", "eval", "compare", "replay", "verify", "data", "sandbox", "view")
+_COMMANDS = ("train", "eval", "compare", "export", "replay", "verify", "data", "sandbox", "view")
 _MODULES = {"eval": "evaluate"}
 _OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")
 _DESCRIPTION = (

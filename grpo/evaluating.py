@@ -15,24 +15,31 @@ from grpo.data.prompts import read_hub_commit
 from grpo.environment import describe_environment
 from grpo.errors import RunFailed
 from grpo.evaluation.folder import open_folder, write_result
+from grpo.evaluation.imports import StoredPool, read_completions
 from grpo.evaluation.journal import Journal
-from grpo.evaluation.record import EvaluationRecord, SetRecord, compute_model_digest
+from grpo.evaluation.record import (
+    EvaluationRecord,
+    SetRecord,
+    compute_file_digest,
+    compute_model_digest,
+)
 from grpo.evaluation.sampling import sample_groups
 from grpo.evaluation.scores import EvaluationResult, score_set
 from grpo.incidents import IncidentLog
-from grpo.inputs import load_inputs
-from grpo.preparation import Prepared, describe_left_out
+from grpo.inputs import Inputs, load_inputs
+from grpo.preparation import Prepared, ServerSide, describe_left_out, prepare_evaluation
 from grpo.rollout.errors import RolloutError
 from grpo.session import running_ray
 from grpo.timing import Timeline
 from grpo.values import ScoredGroup
 from grpo.wiring import Machinery, make_eval_sampling, make_served_pool
+from verifiers.errors import UserError
 from verifiers.fleet import FleetError
 from verifiers.problem import Problem
 
 
 def run_evaluation(
-    config: RunConfig, console: Console, output: Path
+    config: RunConfig, console: Console, output: Path, completions: Path | None = None
 ) -> tuple[EvaluationResult, Path]:
     """Evaluate a policy on the held-out sets, or go on with an evaluation that was interrupted.
 
@@ -40,6 +47,7 @@ def run_evaluation(
         config: Names the model and the sets.
         console: Where it is shown.
         output: Folder for scores and completions; see `grpo.evaluation.folder.open_folder`.
+        completions: A file with completions to judge in place of sampling any.
 
     Returns:
         The scores, and the file they are in.
@@ -48,11 +56,16 @@ def run_evaluation(
         UserError: Something the user gave is wrong; no model was loaded.
         RunFailed: A part failed; what was sampled so far is kept.
     """
-    inputs = load_inputs(config.model_copy(update={"data": ()}))
-    with running_ray(config, inputs) as prepared:
+    inputs = load_inputs(config.model_copy(update={"data": ()}), with_model=completions is None)
+    stored = None
+    if completions is not None:
+        config, stored = _read_stored(config, inputs, completions, console)
+    with running_ray(
+        config, inputs, prepare_evaluation if stored is None else _prepare_stored
+    ) as prepared:
         for line in describe_left_out(prepared):
             console.line(line)
-        record = make_record(config, prepared)
+        record = make_record(config, prepared, completions)
         folder, begun_before = open_folder(output, record)
         problems = {p.id: p for members in inputs.eval_sets.values() for p in members}
         journal = Journal(folder)
@@ -64,7 +77,7 @@ def run_evaluation(
         begun = time.perf_counter()
         missing = [problem for problem in problems.values() if problem.id not in groups]
         if missing:
-            for group in _sample(config, prepared, missing, console):
+            for group in _sample(config, prepared, missing, console, stored):
                 journal.append(group)
                 groups[group.problem.id] = group
                 console.phase(f"{len(groups)} of {len(problems)} problems")
@@ -73,9 +86,13 @@ def run_evaluation(
 
 
 def _sample(
-    config: RunConfig, prepared: Prepared, problems: list[Problem], console: Console
+    config: RunConfig,
+    prepared: Prepared,
+    problems: list[Problem],
+    console: Console,
+    stored: StoredPool | None,
 ) -> Iterator[ScoredGroup]:
-    with _running(config, prepared, console) as (pool, fleet):
+    with _running(config, prepared, console, stored) as (pool, fleet):
         yield from sample_groups(
             pool,
             fleet,
@@ -89,8 +106,9 @@ def _sample(
 
 
 @contextmanager
-def _running(config: RunConfig, prepared: Prepared, console: Console) -> Iterator[Any]:
-    served = config.served.base_url is not None
+def _running(
+    config: RunConfig, prepared: Prepared, console: Console, stored: StoredPool | None
+) -> Iterator[Any]:
     machinery = Machinery(
         config,
         prepared,
@@ -98,7 +116,10 @@ def _running(config: RunConfig, prepared: Prepared, console: Console) -> Iterato
         note=IncidentLog(write=lambda _: None, say=console.line).note,
         timeline=Timeline(),
     )
-    pool = make_served_pool(config, prepared) if served else machinery.pool
+    pool: Any = stored
+    if pool is None:
+        served = config.served.base_url is not None
+        pool = make_served_pool(config, prepared) if served else machinery.pool
     fleet = machinery.fleet
     try:
         console.phase("starting")
@@ -117,14 +138,42 @@ def _running(config: RunConfig, prepared: Prepared, console: Console) -> Iterato
         pool.close()
 
 
-def make_record(config: RunConfig, prepared: Prepared) -> EvaluationRecord:
+def _read_stored(
+    config: RunConfig, inputs: Inputs, file: Path, console: Console
+) -> tuple[RunConfig, StoredPool]:
+    """The stored completions; as many of each problem count as the problem with most has."""
+    problems = [problem for members in inputs.eval_sets.values() for problem in members]
+    completions, passed_over = read_completions(file, problems)
+    for reason, count in passed_over.items():
+        console.line(f"{file}: {count} rows are {reason}, and were passed over")
+    num_samples = max(map(len, completions.values()))
+    too_large = [k for k in config.evaluation.k if k > num_samples]
+    if too_large:
+        raise UserError(
+            f"evaluation.k={too_large[0]} is more than the {num_samples} completions that {file} "
+            "has of a problem; pass@k needs at least k."
+        )
+    evaluation = config.evaluation.model_copy(update={"num_samples": num_samples})
+    return config.model_copy(update={"evaluation": evaluation}), StoredPool(completions)
+
+
+def _prepare_stored(_config: RunConfig, inputs: Inputs) -> Prepared:
+    return Prepared(inputs=inputs, encoder=ServerSide(), prompts={}, memory=())
+
+
+def make_record(
+    config: RunConfig, prepared: Prepared, completions: Path | None = None
+) -> EvaluationRecord:
     """What is evaluated, and how."""
     sampling = make_eval_sampling(config, prepared)
     served = config.served
     sets = {data.label: data for data in config.evaluation.data}
     return EvaluationRecord(
         model=config.model,
-        revision=_find_revision(prepared.inputs.model) if served.base_url is None else None,
+        revision=_find_revision(prepared.inputs.model)
+        if served.base_url is None and completions is None
+        else None,
+        completions=compute_file_digest(completions) if completions is not None else None,
         served=served.model_dump(mode="json") if served.base_url is not None else None,
         chat_template=prepared.encoder.chat_template,
         prompting=config.prompting.model_dump(mode="json"),

@@ -50,8 +50,12 @@ class Inputs:
                 yield from members
 
 
-def load_inputs(config: RunConfig) -> Inputs:
+def load_inputs(config: RunConfig, *, with_model: bool = True) -> Inputs:
     """Load the data, and check every reference with the verifier that will judge by it.
+
+    Args:
+        config: Of the run.
+        with_model: False where `model` is no more than a name.
 
     Raises:
         UserError: Something the user gave is wrong.
@@ -59,7 +63,8 @@ def load_inputs(config: RunConfig) -> Inputs:
     """
     check_origins()
     check_trackers(config.report_to)
-    model = find_model(config.model) if config.served.needs_tokenizer else config.model
+    local = with_model and config.served.needs_tokenizer
+    model = find_model(config.model) if local else config.model
     train_sets, eval_sets = load_problem_sets(config)
     problems = [p for sets in (train_sets, eval_sets) for members in sets.values() for p in members]
     options = find_verifier_options(config, problems)

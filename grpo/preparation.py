@@ -55,12 +55,7 @@ def prepare(config: RunConfig, inputs: Inputs) -> Prepared:
         UserError: Something the user gave is wrong.
     """
     make_objective(config)
-    if not config.served.needs_tokenizer:
-        return Prepared(inputs=inputs, encoder=ServerSide(), prompts={}, memory=())
     encoder = make_encoder(config, inputs.model)
-    if config.served.base_url is not None:
-        prompts = encoder.encode_all(inputs.problems, config.max_prompt_length)
-        return Prepared(inputs=inputs, encoder=encoder, prompts=prompts, memory=())
     check_training_options(
         config, device=find_device(), weights=read_weight_names(Path(inputs.model))
     )
@@ -71,6 +66,22 @@ def prepare(config: RunConfig, inputs: Inputs) -> Prepared:
         prompts=encoder.encode_all(inputs.problems, config.max_prompt_length),
         memory=_plan_memory(config, inputs.model),
     )
+
+
+def prepare_evaluation(config: RunConfig, inputs: Inputs) -> Prepared:
+    """As `prepare`, for an evaluation: there is no learner, and perhaps no model here either.
+
+    Raises:
+        UserError: Something the user gave is wrong.
+    """
+    if not config.served.needs_tokenizer:
+        return Prepared(inputs=inputs, encoder=ServerSide(), prompts={}, memory=())
+    encoder = make_encoder(config, inputs.model)
+    if config.served.base_url is None:
+        completion = config.evaluation.max_completion_length or config.max_completion_length
+        _check_model_length(config, inputs.model, config.max_prompt_length + completion)
+    prompts = encoder.encode_all(inputs.problems, config.max_prompt_length)
+    return Prepared(inputs=inputs, encoder=encoder, prompts=prompts, memory=())
 
 
 def make_encoder(config: RunConfig, model: str) -> PromptEncoder:
@@ -94,6 +105,16 @@ def _plan_memory(config: RunConfig, model: str) -> Sequence[Share]:
 
 def _check_lengths(config: RunConfig, model: str) -> None:
     longest = config.max_prompt_length + config.max_completion_length
+    _check_model_length(config, model, longest)
+    if config.max_tokens_per_microbatch < longest:
+        raise UserError(
+            f"max_tokens_per_microbatch={config.max_tokens_per_microbatch} is less than "
+            f"max_prompt_length + "
+            f"max_completion_length = {longest}, so one long sample would not fit; raise it."
+        )
+
+
+def _check_model_length(config: RunConfig, model: str, longest: int) -> None:
     positions = read_max_positions(model)
     if positions is not None and positions < longest:
         raise UserError(
@@ -106,12 +127,6 @@ def _check_lengths(config: RunConfig, model: str) -> None:
             f"rollout.max_model_len={limit} is less than max_prompt_length + "
             f"max_completion_length = {longest}; "
             "raise it, or leave it out."
-        )
-    if config.max_tokens_per_microbatch < longest:
-        raise UserError(
-            f"max_tokens_per_microbatch={config.max_tokens_per_microbatch} is less than "
-            f"max_prompt_length + "
-            f"max_completion_length = {longest}, so one long sample would not fit; raise it."
         )
 
 

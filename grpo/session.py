@@ -186,7 +186,11 @@ def _train(
 
 
 @contextmanager
-def running_ray(config: RunConfig, inputs: Inputs) -> Iterator[Prepared]:
+def running_ray(
+    config: RunConfig,
+    inputs: Inputs,
+    prepare: Callable[[RunConfig, Inputs], Prepared] = prepare,
+) -> Iterator[Prepared]:
     """Have Ray running, and prepare the run while it starts.
 
     Importing the tokenizer's library takes as long as Ray's start, and neither needs the other.

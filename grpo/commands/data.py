@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.commands.options import read_options
+from grpo.commands.preview import add_preview
 from grpo.config import load_config
 from grpo.config.schema import ColumnsConfig, DataConfig
 from grpo.data.check import Repeat, SetReport, check_sets
@@ -49,6 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
+    add_preview(actions)
     check = actions.add_parser(
         "check",
         help="judge every reference against itself and against a wrong twin",

@@ -54,6 +54,12 @@ def add_parser(subparsers: Any) -> None:
         help="evaluate this in place of `model`: a model's folder or hub id, a run's folder, one "
         "of its checkpoints, or a LoRA adapter's folder; may be repeated",
     )
+    parser.add_argument(
+        "--completions",
+        metavar="FILE",
+        help="judge these completions in place of sampling any: JSONL of problem_id and "
+        "completion, or a sample file of EvalPlus, lm-eval or lighteval; `model` is then a name",
+    )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     parser.set_defaults(run=run)
 
@@ -62,12 +68,15 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     console = Console(to_stderr=args.json)
     jobs = _resolve(args, console)
+    completions = Path(args.completions) if args.completions else None
+    if completions is not None and not completions.is_file():
+        raise UserError(f"There is no file {args.completions!r} of completions.")
     from grpo.evaluating import run_evaluation
 
     results = []
     with console:
         for config, output in jobs:
-            result, file = run_evaluation(config, console, output)
+            result, file = run_evaluation(config, console, output, completions)
             results.append(result)
             if not args.json:
                 console.table(make_evaluation_table(result))

@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
             f"{args.config} has no training set: data is empty. Name a recipe (data=gsm8k; "
             "docs/data.md lists them) or a file."
         )
+    if config.served.base_url is not None:
+        raise UserError("A served model can be evaluated, not trained: leave served.base_url out.")
     console = Console(to_stderr=args.json, steps=config.steps)
     for note in notes:
         console.line(f"note: {note}")

@@ -37,6 +37,8 @@ class EvaluationRecord(BaseModel):
     """The hub's commit, or the digest of a folder's files; none of a served model."""
     served: dict[str, Any] | None
     """The address and options of a served model, without its key."""
+    completions: str | None = None
+    """The digest of the file of completions that was judged in place of a model."""
     chat_template: str | None
     """The template's text; none where prompts are plain text, or where a server applies its own."""
     prompting: dict[str, Any] = {}
@@ -69,10 +71,17 @@ def compute_model_digest(folder: Path) -> str:
     return f"blake2b:{digest.hexdigest()}"
 
 
+def compute_file_digest(file: Path) -> str:
+    """A hash of a file's content."""
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16))
+    return f"blake2b:{digest.hexdigest()}"
+
+
 def describe_difference(ours: EvaluationRecord, theirs: EvaluationRecord) -> Sequence[str]:
     """The options in which two evaluations differ, the model aside; for a person."""
     mine, other = (_flatten(r.model_dump(mode="json")) for r in (ours, theirs))
-    left_out = {"model", "revision", "served"}
+    left_out = {"model", "revision", "served", "completions"}
     return [
         f"{name}: {mine.get(name)!r} and {other.get(name)!r}"
         for name in sorted({*mine, *other})

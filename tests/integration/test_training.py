@@ -176,4 +176,4 @@ def test_eval_of_a_checkpoint_repeats_the_runs_own_score(verigrad, short_run, tm
     assert done.returncode == 0, done.stderr
     expected = json.loads((short_run.folder / "evaluations/step-000004.json").read_text())
     assert json.loads(done.stdout)["sets"] == expected["sets"]
-    assert (tmp_path / "scores/step-000000.json").is_file()
+    assert (tmp_path / "scores/evaluation.json").is_file()
