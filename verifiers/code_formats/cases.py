@@ -17,6 +17,9 @@ Test = dict[str, Any]
 STDIN_TYPES = ("stdin", "stdin_stdout")
 FUNCTION_TYPES = ("functional", "function_call")
 
+# CPU seconds of a test program that calls the tested function a hundred times and more.
+PROGRAM_CPU_S = 30.0
+
 # What sites that ask for a function have imported before the submission starts.
 PREAMBLE = """\
 import bisect, collections, copy, datetime, functools, heapq, itertools, math, operator, random

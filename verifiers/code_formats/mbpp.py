@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from verifiers.code_formats.cases import PROGRAM_CPU_S
 from verifiers.code_formats.prompts import show_asserts
 from verifiers.code_formats.row import CodeFormat, CodeRow, Fields
 
@@ -24,7 +25,9 @@ def _read(fields: Fields) -> CodeRow:
     else:
         more = fields.texts("challenge_test_list") if fields.row.get("challenge_test_list") else []
         tests = [{"kind": "assert", "code": code} for code in (*shown, *more)]
-    common = {"entry_point": entry_point, "preamble": setup, "setup": setup}
+    common: dict[str, Any] = {"entry_point": entry_point, "preamble": setup, "setup": setup}
+    if fields.row.get("test"):
+        common["limits"] = {"cpu_s": PROGRAM_CPU_S}
     code = fields.optional_text("code")
     return CodeRow(
         id=fields.identity("task_id"),
