@@ -122,6 +122,7 @@ def save(learner, run_dir, step):
 
 def test_resumed_training_is_the_uninterrupted_one_bit_for_bit(options, build, tmp_path):
     options = replace(options, beta=0.05, warmup_steps=2, lr_scheduler="cosine", weight_decay=0.01)
+    options = replace(options, kl_target=1e-4, entropy_target=9.0, num_iterations=2)
     batches = [build.batch(build.samples(seed=step), step) for step in range(1, 7)]
     straight = Learner(options)
     wanted = [straight.update(batch).metrics for batch in batches]

@@ -209,12 +209,13 @@ def test_beta_follows_its_target_and_goes_on_from_a_checkpoint(
     assert betas[1] == pytest.approx(0.1 * (1 - 0.2 * len(samples) / 100)), "no KL yet"
     # Completions that the policy did not draw can make the mean of k1 negative.
     assert betas[2] != betas[1] if placement == "reward" else betas[2] > betas[1]
-    learner.save(tmp_path)
+    learner.state.begin_save(tmp_path)
+    learner.state.finish_save()
     resumed = Learner(options)
-    resumed.load(tmp_path)
+    resumed.state.load(tmp_path)
     assert resumed.coefficients.beta == learner.coefficients.beta != betas[2]
     changed = Learner(replace(options, kl_target=None, beta=0.5))
-    changed.load(tmp_path)
+    changed.state.load(tmp_path)
     assert changed.coefficients.beta == 0.5, "a fixed weight is the configuration's"
 
 
