@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Protocol
 
 from grpo.rewards import RewardPolicy, check_components, compute_reward
@@ -23,12 +24,18 @@ _NOT_SAMPLED = Verdict(
 )
 
 
+class Rollouts(Iterator[Rollout], Protocol):
+    """What a call of `generate` gives."""
+
+    def close(self) -> None:
+        """Give up what has not ended."""
+        ...
+
+
 class Pool(Protocol):
     """What samples completions."""
 
-    def generate(
-        self, requests: Sequence[RolloutRequest], sampling: SamplingOptions
-    ) -> Iterator[Rollout]:
+    def generate(self, requests: Sequence[RolloutRequest], sampling: SamplingOptions) -> Rollouts:
         """Rollouts in the order in which they end."""
         ...
 
@@ -113,8 +120,11 @@ class Collector:
         call = object()
         rollouts: dict[Hashable, Rollout] = {}
         verdicts: dict[Hashable, Verdict] = {}
-        with self._timeline.phase("generation", track=self._track):
-            for rollout in self._pool.generate(requests, sampling):
+        with (
+            self._timeline.phase("generation", track=self._track),
+            closing(self._pool.generate(requests, sampling)) as stream,
+        ):
+            for rollout in stream:
                 self._check_stop()
                 key = (call, rollout.problem_id, rollout.member)
                 rollouts[key] = rollout

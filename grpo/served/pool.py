@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -50,7 +50,7 @@ class ServedPool:
 
     def generate(
         self, requests: Sequence[RolloutRequest], sampling: SamplingOptions
-    ) -> Iterator[Rollout]:
+    ) -> Generator[Rollout, None, None]:
         """Rollouts in the order in which they end; one that was given up ends with `abort`."""
         threads = ThreadPoolExecutor(max_workers=self._options.max_concurrency)
         try:

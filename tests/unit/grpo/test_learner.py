@@ -100,6 +100,13 @@ def test_wrong_sampler_logprob_stops_the_run_and_names_the_sample(options, sampl
     assert all(torch.equal(before[name], tensor) for name, tensor in learner.named_weights())
 
 
+def test_a_temperature_that_is_not_the_samplers_stops_the_run(options, samples, build):
+    learner = Learner(replace(options, check_sampler_logprobs=True, temperature=1.0))
+    drawn = build.with_true_logprobs(Learner(replace(options, temperature=0.8)), samples)
+    with pytest.raises(InvariantBroken, match="sampler_logprobs"):
+        learner.update(build.batch(drawn))
+
+
 def test_a_breach_may_be_noted_instead_and_the_update_made(options, samples, build):
     learner = Learner(replace(options, check_sampler_logprobs=True, on_breach="warn"))
     before = weights(learner)

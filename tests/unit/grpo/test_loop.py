@@ -335,6 +335,28 @@ def test_a_completion_that_no_engine_finished_is_not_verified():
     assert spy.reports[0].dropped == {"unverified": 2}
 
 
+def test_leaving_in_the_middle_gives_up_what_is_being_sampled():
+    spy, closed = Spy(), []
+
+    def check_stop():
+        raise StopRequested
+
+    parts = make_parts(spy, ["right", "wrong"], check_stop=check_stop)
+    collector = parts.source._gatherer._collector
+    whole = spy.pool.generate
+
+    def generate(requests, sampling):
+        try:
+            yield from whole(requests, sampling)
+        finally:
+            closed.append(True)
+
+    spy.pool.generate = generate
+    with pytest.raises(StopRequested):
+        collector.collect(PROBLEMS[:1], SAMPLING, group_size=2, seed_parts=(0, 1))
+    assert closed
+
+
 def test_the_phases_of_a_step_add_up_to_its_wall_time():
     spy = Spy()
     train(make_parts(spy, ["right", "wrong"]), Progress())
