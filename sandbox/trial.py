@@ -64,7 +64,7 @@ def run_trial(
         judges: Runs the test; its containers never run a program under test.
         source: The program.
         test: The test.
-        limits: Of the program, for the whole of the test.
+        limits: Of the program, for each of its answers.
     """
     trial = _Trial(judges, test, limits)
     job = Job(program=source, converse=trial.converse, limits=limits)

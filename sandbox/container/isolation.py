@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sandbox.container import processes
@@ -24,11 +23,10 @@ class Mode(StrEnum):
     """Nothing: one program is all that this supervisor ever runs."""
 
 
-@dataclass(slots=True, kw_only=True)
 class Isolation:
     """Knows the processes of the program that runs now.
 
-    Attributes:
+    Args:
         mode: How programs are kept apart.
         first_uid: The first of the uids that are free for use; no program gets it.
         own: This supervisor and its zygotes, and any init process.
@@ -36,12 +34,15 @@ class Isolation:
         alone: Whether no other processes exist in this process's view of the machine.
     """
 
-    mode: Mode
-    first_uid: int
-    own: set[int]
-    zygotes: frozenset[int]
-    alone: bool
-    _runs: int = 0
+    def __init__(
+        self, *, mode: Mode, first_uid: int, own: set[int], zygotes: frozenset[int], alone: bool
+    ) -> None:
+        self.mode = mode
+        self.first_uid = first_uid
+        self.own = own
+        self.zygotes = zygotes
+        self.alone = alone
+        self._runs = 0
 
     def next_user(self) -> int | None:
         """The uid of the next program; None for this process's own."""

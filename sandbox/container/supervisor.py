@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gc
 import json
 import os
 import socket
 import sys
-from dataclasses import asdict
 from typing import Any
 
 from sandbox.container import kernel, processes, wire, zygote
 from sandbox.container.isolation import Isolation, Mode
 from sandbox.container.meter import CGROUP, Meter
 from sandbox.container.talk import CHANNEL_IN, CHANNEL_OUT, ChannelClosed, Talk
-from sandbox.container.watch import Facts, Limits, Watch
+from sandbox.container.watch import MAX_TURNS, Facts, Limits, Watch
 
 
 class Supervisor:
@@ -40,6 +40,7 @@ class Supervisor:
         self._isolation = isolation
         self._meter = meter
         self._base_bytes = base_bytes
+        self._heavy_loaded = base_bytes is not None
 
     def serve(self) -> None:
         """Answer jobs until the judge closes the channel."""
@@ -64,7 +65,8 @@ class Supervisor:
         os.set_blocking(writer, False)
         talk = Talk(writer, stamp)
         try:
-            return _as_json(self._run_one(job, task, b"", further=(reader,), talk=talk))
+            facts = self._run_one(job, task, b"", calls=MAX_TURNS, further=(reader,), talk=talk)
+            return _as_json(facts)
         finally:
             talk.close()
 
@@ -107,6 +109,9 @@ class Supervisor:
         talk: Talk | None = None,
     ) -> Facts:
         limits, connection = job["limits"], self._zygotes[job["heavy"]]
+        if job["heavy"] and not self._heavy_loaded:
+            _load(connection)
+            self._heavy_loaded = True
         task_file = _memory_file("task", json.dumps(task).encode("ascii"))
         stdin_file = _memory_file("stdin", stdin)
         pipes = [_pipe() for _ in range(3)]
@@ -120,7 +125,7 @@ class Supervisor:
         for descriptor in ends:
             os.close(descriptor)
         readers = (pipes[0][0], pipes[1][0], pipes[2][0])
-        watched = Limits(**{name: limits[name] for name in Limits.__dataclass_fields__})
+        watched = Limits(**{name: limits[name] for name in Limits._fields})
         return Watch(connection, readers, watched, self._isolation, self._meter, talk=talk).run()
 
     def _resource_limits(self, limits: dict[str, Any], calls: int) -> dict[str, int]:
@@ -157,11 +162,15 @@ def main() -> None:
     if mode is Mode.SAME_USER:
         kernel.set_dumpable(on=False)  # programs of the same user must not read this memory
     traits = {"mode": mode, "adopts": not config["alone"]}
-    light, light_id, missing = _start_zygote({**traits, "preload": config["preload"]})
-    # Forking a process in which large libraries are loaded costs several times as much.
-    heavy, heavy_id, missing_heavy = _start_zygote(
-        {**traits, "preload": [*config["preload"], *config["preload_heavy"]]}
-    )
+    gc.collect()
+    gc.freeze()  # or their collections would copy the pages that they share with this process
+    preload, heavy_too = config["preload"], [*config["preload"], *config["preload_heavy"]]
+    light, light_id, missing = _start_zygote({**traits, "preload": preload, "later": []})
+    # Forking a process in which large libraries are loaded costs several times as much, and many
+    # containers never need them. The process is made now, before anything is known of any program.
+    heavy, heavy_id, missing_heavy = _start_zygote({**traits, "preload": [], "later": heavy_too})
+    if not config["own_cgroup"]:
+        _load(heavy)  # what it has mapped then is taken into account below
     isolation = Isolation(
         mode=mode,
         first_uid=config["first_uid"],
@@ -201,6 +210,13 @@ def _start_zygote(traits: dict[str, Any]) -> tuple[socket.socket, int, list[str]
     return ours, child, json.loads(first_word)["missing"]
 
 
+def _load(connection: socket.socket) -> None:
+    """Have a zygote load what it was to load later."""
+    connection.send(zygote.LOAD)
+    if connection.recv(1 << 10) != zygote.LOAD:
+        raise RuntimeError("the zygote died while it loaded libraries")
+
+
 def _pipe() -> tuple[int, int]:
     reader, writer = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(reader, False)
@@ -221,7 +237,7 @@ def _memory_file(name: str, content: bytes) -> int:
 
 
 def _as_json(facts: Facts) -> dict[str, Any]:
-    plain = asdict(facts)
+    plain = dict(vars(facts))
     plain["stdout"] = base64.b64encode(facts.stdout).decode("ascii")
     plain["stderr"] = base64.b64encode(facts.stderr).decode("ascii")
     return plain

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 from sandbox.container import wire
@@ -28,18 +27,16 @@ class Talk:
         self.pipe = pipe
         self._stamp = stamp
         self._outgoing = bytearray()
-        self._since = 0.0
         self.waiting = False
         """Whether it is the judge's turn, and no time of the program's runs."""
 
     def tell(self, tag: str, text: str) -> None:
         """Pass on what the program has said."""
         self.waiting = True
-        self._since = time.monotonic()
         wire.write_frame(CHANNEL_OUT, {**self._stamp, "said": [tag, text]})
 
-    def take(self) -> float | None:
-        """Pass on what the judge says: how long the program has waited for it; None: it is over.
+    def take(self) -> bool:
+        """Pass on what the judge says; False: that the conversation is over.
 
         Raises:
             ChannelClosed: The judge has gone.
@@ -48,12 +45,12 @@ class Talk:
         if message is None or message["seq"] != self._stamp["seq"]:
             raise ChannelClosed
         if message.get("end"):
-            return None
+            return False
         body = message["message"].encode("ascii")
         self._outgoing += wire.HEADER.pack(len(body)) + body
         self.waiting = False
         self.flush()
-        return time.monotonic() - self._since
+        return True
 
     @property
     def flushed(self) -> bool:

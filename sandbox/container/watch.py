@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import socket
 import struct
 import time
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sandbox.container import candidate, processes
 from sandbox.container.isolation import Isolation
@@ -21,14 +21,14 @@ END_WAIT_S = 10.0
 NOTABLY_LATE_S = 0.25
 # How many times its wall limit a program gets on top where the machine keeps it waiting.
 MAX_STRETCH = 3
+MAX_TURNS = 10
 # The limit is on the program's own; those that fork and kill on its behalf come on top.
 PROCESSES_SLACK = 2
 
 _REPORT_HEADER = struct.Struct(">cI")
 
 
-@dataclass(slots=True, kw_only=True)
-class Limits:
+class Limits(NamedTuple):
     """What one program, or one call of a function, may use; see `sandbox.limits`."""
 
     cpu_s: float
@@ -39,7 +39,6 @@ class Limits:
     processes: int
 
 
-@dataclass(slots=True, kw_only=True)
 class Facts:
     """What was seen of one program. No verdict: the judge draws that.
 
@@ -59,24 +58,26 @@ class Facts:
         dirty: Whether some of them could not be removed.
     """
 
-    ended: str = "exit"
-    started: bool = False
-    ready: bool = False
-    not_compiled: str | None = None
-    no_memory: bool = False
-    answers: list[list[str]] = field(default_factory=list)
-    stdout: bytearray = field(default_factory=bytearray)
-    stderr: bytearray = field(default_factory=bytearray)
-    code: int = 0
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
-    memory_kb: int = 0
-    late_s: float = 0.0
-    waiting_s: float = 0.0
-    stalled_cpu_s: float = 0.0
-    oom_kills: int = 0
-    leftover: int = 0
-    dirty: bool = False
+    # No dataclass: that module would be a tenth of what a container holds at rest.
+    def __init__(self) -> None:
+        self.ended = "exit"
+        self.started = False
+        self.ready = False
+        self.not_compiled: str | None = None
+        self.no_memory = False
+        self.answers: list[list[str]] = []
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.code = 0
+        self.cpu_s = 0.0
+        self.wall_s = 0.0
+        self.memory_kb = 0
+        self.late_s = 0.0
+        self.waiting_s = 0.0
+        self.stalled_cpu_s = 0.0
+        self.oom_kills = 0
+        self.leftover = 0
+        self.dirty = False
 
 
 class Watch:
@@ -88,8 +89,8 @@ class Watch:
         limits: Its limits.
         isolation: Knows its processes.
         meter: Counts their CPU time.
-        talk: The conversation with it, where there is one: its limits then hold for all of it, and
-            no wall time passes while it waits to be spoken to.
+        talk: The conversation with it, where there is one: its time limits then hold for each turn
+            of its own, and all turns together may take no more than `MAX_TURNS` turns' CPU time.
     """
 
     def __init__(
@@ -169,11 +170,10 @@ class Watch:
     def _hear(self, poll: select.poll) -> None:
         if self._talk is None:
             raise ChannelClosed
-        waited = self._talk.take()
-        if waited is None:
+        if not self._talk.take():
             self._end("closed")
             return
-        self._mark_wall += waited
+        self._mark_wall, self._mark_cpu = time.monotonic(), self._cpu
         poll.register(self._talk.pipe, select.POLLOUT)
         self._speak(poll)
 
@@ -189,7 +189,7 @@ class Watch:
         self._cpu = max(self._cpu, self._meter.cpu_seconds(own) - self._cpu_before)
         if len(own) > PROCESSES_SLACK * self._limits.processes:
             facts.ended = "processes"  # only where the kernel does not keep to the limit
-        elif self._cpu - self._mark_cpu > self._limits.cpu_s:
+        elif self._cpu - self._mark_cpu > self._limits.cpu_s or self._cpu > self._most_cpu_s():
             facts.ended = "cpu"
         elif self._talk is not None and self._talk.waiting:
             return
@@ -200,6 +200,9 @@ class Watch:
             if now - self._mark_wall > self._limits.wall_s + taken:
                 facts.ended = "wall"
                 facts.stalled_cpu_s = self._cpu - self._mark_cpu
+
+    def _most_cpu_s(self) -> float:
+        return math.inf if self._talk is None else MAX_TURNS * self._limits.cpu_s
 
     def _read(self, descriptor: int) -> bool:
         """Take what a pipe holds; False at its end, or when it is empty (they do not block)."""
@@ -237,8 +240,8 @@ class Watch:
                 "utf-8", "replace"
             )
             del raw[: _REPORT_HEADER.size + length]
-            if self._talk is None:  # time is counted anew for each call
-                self._mark_wall, self._mark_cpu = time.monotonic(), self._cpu
+            # Time is counted anew for each call.
+            self._mark_wall, self._mark_cpu = time.monotonic(), self._cpu
             match tag:
                 case candidate.STARTED:
                     facts.started = True

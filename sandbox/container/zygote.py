@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import traceback
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +22,7 @@ from sandbox.container.isolation import Mode
 
 # Descriptors below this are where a program's own go.
 PLACES = 10
+LOAD = b"load"
 # No program's, and nothing that a program could learn from.
 _TYPICAL = """
 import sys
@@ -43,33 +45,47 @@ result = solve(Solution().run("3 1 2")), Solution().run("x"), (lambda x: x and {
 """
 
 
-def main(connection: socket.socket, *, preload: list[str], mode: Mode, adopts: bool) -> NoReturn:
+def main(
+    connection: socket.socket, *, preload: list[str], later: list[str], mode: Mode, adopts: bool
+) -> NoReturn:
     """Serve forks until the supervisor's end of the connection closes.
 
     Args:
         connection: This end of it.
         preload: Modules to load now.
+        later: Modules to load when that is asked for: they take memory.
         mode: How programs are kept apart.
         adopts: Whether what programs leave is to become this process's child.
     """
     _cut_channel(connection)
-    missing = _preload(preload)
-    _warm_up()
+    missing = _preload(preload) + [name for name in later if find_spec(name) is None]
+    if not later:
+        _warm_up()
     if mode is Mode.NAMESPACE:
         namespaces.prepare()
     if adopts:
         kernel.adopt_orphans()
-    gc.collect()
-    # Keeps later collections from writing to, and so copying, the pages that all programs share.
-    gc.freeze()
+    _freeze()
     connection.send(json.dumps({"missing": missing}).encode())
     while True:
         request, descriptors, _, _ = socket.recv_fds(connection, 4096, PLACES)
         if not request:
             os._exit(0)
+        if request == LOAD:
+            _preload(later)
+            _warm_up()
+            _freeze()
+            connection.send(LOAD)
+            continue
         _serve(connection, json.loads(request), list(descriptors))
         if adopts:
             _reap_adopted()
+
+
+def _freeze() -> None:
+    gc.collect()
+    # Keeps later collections from writing to, and so copying, the pages that all programs share.
+    gc.freeze()
 
 
 def _serve(connection: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:

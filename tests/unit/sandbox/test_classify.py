@@ -13,7 +13,7 @@ LIMITS = Limits(cpu_s=1.0, wall_s=5.0)
 
 
 def facts(**changes):
-    plain = {name: getattr(Facts(), name) for name in Facts.__dataclass_fields__}
+    plain = dict(vars(Facts()))
     plain |= {"started": True, "stdout": b"", "stderr": b"", "first": 0} | changes
     for name in ("stdout", "stderr"):
         plain[name] = base64.b64encode(plain[name]).decode()
