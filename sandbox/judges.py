@@ -14,7 +14,7 @@ from sandbox.result import ExecResult, InfraCause, Job, infra_result
 from sandbox.unsafe import start_process
 
 # Test code is large at times, and is run with its libraries.
-MEMORY_MB = 1024
+MEMORY_MB = 2048
 
 
 class JudgePool:

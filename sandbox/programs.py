@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import datetime as dt
 import symtable
 import sys
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 
 from sandbox.errors import BadTest
 
@@ -20,6 +24,24 @@ PROGRAM_MODULE = "solution"
 CHECK_FUNCTION = "check"
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__builtins__", "__annotations__"}
 _CLASS_TESTS = {"isinstance", "issubclass", "assertIsInstance", "assertNotIsInstance"}
+_VALUE_TYPES = (
+    str, bytes, bytearray, list, tuple, dict, set, frozenset, int, float, complex, deque, Fraction,
+    Decimal, dt.datetime, dt.timedelta,
+)  # fmt: skip
+_OF_ARRAYS = {
+    "shape",
+    "dtype",
+    "ndim",
+    "size",
+    "tolist",
+    "all",
+    "any",
+    "sum",
+    "astype",
+    "T",
+    "flatten",
+}
+_OF_VALUES = {name for kind in _VALUE_TYPES for name in dir(kind)} | _OF_ARRAYS
 _RAISES = {"raises", "assertRaises", "assertRaisesRegex", "suppress"}
 _IDENTITY_TESTS = {"assertIs", "assertIsNot"}
 
@@ -40,6 +62,7 @@ class ProgramTest:
         copy_back: Whether lists and dicts that a call has changed are changed for the code too.
             Without it that is so for calls whose value is not used, as in `sort_in_place(xs)`.
         in_place: Lines on which such calls stand.
+        classes: Those of `names` whose instances the code asks for attributes that no value has.
 
     Example:
         >>> read_program("from solution import add\ndef test_add(): assert add(1, 2) == 3").names
@@ -53,6 +76,7 @@ class ProgramTest:
     module: str = PROGRAM_MODULE
     copy_back: bool = False
     in_place: tuple[int, ...] = ()
+    classes: tuple[str, ...] = ()
 
 
 def read_program(
@@ -104,6 +128,7 @@ def read_program(
         module=module,
         copy_back=copy_back,
         in_place=tuple(sorted(_unused_calls(tree, taken))),
+        classes=tuple(sorted(_used_as_classes(tree, taken))),
     )
 
 
@@ -126,6 +151,27 @@ def _unused_calls(tree: ast.Module, names: Collection[str]) -> set[int]:
             case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in callees:
                 lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
+
+
+def _used_as_classes(tree: ast.Module, names: Collection[str]) -> set[str]:
+    makers: dict[str, str] = {}
+    attributes: list[tuple[ast.expr, str]] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=variable)], value=ast.Call(func=ast.Name(id=name))
+            ):
+                makers[variable] = name
+            case ast.Attribute(value=value, attr=attribute) if attribute not in _OF_VALUES:
+                attributes.append((value, attribute))
+    used: set[str] = set()
+    for value, _ in attributes:
+        match value:
+            case ast.Call(func=ast.Name(id=name)):
+                used.add(name)
+            case ast.Name(id=variable):
+                used.add(makers.get(variable, ""))
+    return used & set(names)
 
 
 def _imported(tree: ast.Module, module: str) -> set[str]:

@@ -22,7 +22,7 @@ from sandbox.result import Dialogue, ExecResult, ExecStatus, InfraCause, Job, Ru
 # Test code is trusted, may be large, and is given time of its own.
 MIN_TEST_CPU_S = 10.0
 TEST_CPU_FACTOR = 5
-TEST_MEMORY_MB = 1024
+TEST_MEMORY_MB = 2048
 TEST_ANSWER_KB = 16 * 1024
 
 

@@ -12,11 +12,13 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
-from sandbox.container import library_values, values
+from sandbox.container import large_values, library_values, values
 
 TEST_FILE = "tests.py"
 # What test code reads of one iterator of the program, at most; it may have no end.
 MAX_ITEMS = 100_000
+# What is known of who made an object.
+OF_CLASS, OF_CAPITAL = 1, 2
 
 
 class Unsupported(BaseException):
@@ -34,6 +36,7 @@ class Link:
         ask: Sends a request and waits for the answer: its tag and its payload.
         in_place: Lines of the test code on which a call's value is not used.
         copy_back: Whether every call's arguments come back.
+        classes: What the test uses as classes of the program.
     """
 
     def __init__(
@@ -42,13 +45,16 @@ class Link:
         *,
         in_place: Collection[int] = (),
         copy_back: bool = False,
+        classes: Collection[str] = (),
     ) -> None:
         self._ask = ask
+        self._classes = frozenset(classes)
         self._in_place = frozenset(in_place)
         self._copy_back = copy_back
         self._readers = {
             values.OPAQUE: self._read_object,
             values.ITERATOR: self._read_iterator,
+            large_values.LARGE: self._read_large,
             library_values.ARRAY: lambda body: library_values.read_array(body, self._decode),
         }
         self.num_answers = 0
@@ -64,8 +70,9 @@ class Link:
         for original, changed in zip(arguments, answer["arguments"] or (), strict=False):
             _copy_back(original, self._decode(changed))
         value = self._decode(answer["value"])
-        if type(value) is Object and isinstance(target, str) and target[:1].isupper():
-            object.__setattr__(value, "_made_here", True)
+        if type(value) is Object and isinstance(target, str):
+            made_by = OF_CLASS * (target in self._classes) | OF_CAPITAL * target[:1].isupper()
+            object.__setattr__(value, "_made_by", made_by)
         return value
 
     def ask_object(self, verb: str, number: str | int, *arguments: Any) -> Any:
@@ -123,9 +130,9 @@ class Link:
 
     def keep(self, value: Any) -> Any:
         """See `values.Keeper`: what test code passes must be a value, or come from the program."""
-        if type(value) not in (Object, Stub):
+        if type(value) not in (Object, Large, Stub):
             self.end(Unsupported(f"the test passes a {type(value).__name__} to the program"))
-        return value._number if type(value) is Object else value._name  # noqa: SLF001
+        return value._name if type(value) is Stub else value._number  # noqa: SLF001
 
     def iterator(self, value: Iterator[Any], depth: int) -> list[Any]:
         """See `values.Keeper`."""
@@ -145,6 +152,10 @@ class Link:
         if number is not None and type(number) is not int:
             raise ValueError("not the number of an object")
         return Object(self, str(kind), truth is not False, number)
+
+    def _read_large(self, body: Any) -> Large:
+        kind, found, number = body
+        return Large(self, _SEQUENCES[kind], str(found), int(number))
 
     def _read_iterator(self, body: Any) -> Iterator[Any]:
         return _iterate(self, body)
@@ -184,18 +195,18 @@ class Stub:
 class Object:
     """An object of the program that is no value: equal to nothing, and without order.
 
-    Where the test itself has made it, by calling a class of the program, comparing it or computing
-    with it ends the test: what the class would have answered cannot be asked without telling the
-    program what is expected.
+    Where the test uses the program's function as a class, and so has made the object, comparing or
+    computing with it ends the test: what the class would have answered cannot be asked without
+    telling the program what is expected. Elsewhere an object is no more than a wrong value.
     """
 
-    __slots__ = ("_kind", "_link", "_made_here", "_number", "_truth")
+    __slots__ = ("_kind", "_link", "_made_by", "_number", "_truth")
 
     def __init__(self, link: Link, kind: str, truth: bool, number: int | None) -> None:
         self._link: Link
         self._kind: str
-        self._made_here: bool
-        parts = {"kind": kind, "link": link, "made_here": False, "number": number, "truth": truth}
+        self._made_by: int
+        parts = {"kind": kind, "link": link, "made_by": 0, "number": number, "truth": truth}
         for name, value in parts.items():
             object.__setattr__(self, f"_{name}", value)
 
@@ -230,9 +241,19 @@ class Object:
         return id(self)
 
     def __eq__(self, other: object) -> bool:
-        if other is not None and (self._made_here or getattr(other, "_made_here", False)):
+        if self._is_instance(other) and other is not None:
             self._unsupported("==")
         return False
+
+    def _is_instance(self, other: object = None) -> bool:
+        """Whether the object was made of a class, for all that can be known here.
+
+        A name with a capital tells a class only where two such objects meet: no function that a
+        test compares to values can leave the test so.
+        """
+        both = type(other) is Object
+        made = self._made_by | (other._made_by if both else 0)  # noqa: SLF001
+        return bool(made & OF_CLASS) or (both and bool(made & OF_CAPITAL))
 
     def _known(self) -> int:
         if self._number is None:
@@ -247,8 +268,8 @@ class Object:
 
 
 def _operation(name: str) -> Callable[..., Any]:
-    def operate(self: Object, *_operands: Any) -> Any:
-        if self._made_here:
+    def operate(self: Object, *operands: Any) -> Any:
+        if self._is_instance(*operands[:1]):
             self._unsupported(name)
         return NotImplemented
 
@@ -257,7 +278,7 @@ def _operation(name: str) -> Callable[..., Any]:
 
 def _refusal(name: str) -> Callable[..., Any]:
     def refuse(self: Object, *_operands: Any) -> Any:
-        if self._made_here:
+        if self._is_instance():
             self._unsupported(name)
         raise TypeError(f"a {self._kind} of the program has no {name}")
 
@@ -278,6 +299,36 @@ for _name in (*_OPERATORS, *(f"r{_one}" for _one in _OPERATORS), *_ORDER):
 for _name in _OTHERS:
     setattr(Object, f"__{_name}__", _refusal(f"__{_name}__"))
 Object.__setattr__ = _refusal("assignment to an attribute")
+
+
+class Large(Object):
+    """A list or tuple of the program that is too large to cross; compared by its digest."""
+
+    __slots__ = ("_class", "_digest")
+
+    def __init__(self, link: Link, kind: type, found: str, number: int) -> None:
+        super().__init__(link, kind.__name__, True, number)
+        object.__setattr__(self, "_class", kind)
+        object.__setattr__(self, "_digest", found)
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]  # an instance for all who ask
+        return self._class
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is Large:
+            return other._digest == self._digest
+        if type(other) is not self._class or not large_values.is_large(other):
+            return False
+        try:
+            return large_values.digest(other) == self._digest
+        except ValueError:  # it holds what no large value of the program holds
+            return False
+
+
+_SEQUENCES = {"list": list, "tuple": tuple}
 
 
 def _iterate(link: Link, body: Any) -> Iterator[Any]:

@@ -34,11 +34,11 @@ def run(spec: dict[str, Any], ask: Callable[[str], tuple[str, str]]) -> str:
     """Run a test program; returns its outcome and a detail, as JSON.
 
     Args:
-        spec: `code`, `setup`, `names`, `function`, `module`, `in_place`, `copy_back`; see
-            `sandbox.programs.ProgramTest`.
+        spec: `code`, `setup`, `names`, `function`, `module`, `in_place`, `copy_back`, `classes`;
+            see `sandbox.programs.ProgramTest`.
         ask: Sends a request to the program under test and waits for the answer.
     """
-    link = Link(ask, in_place=spec["in_place"], copy_back=spec["copy_back"])
+    link = Link(ask, **{key: spec[key] for key in ("in_place", "copy_back", "classes")})
     try:
         _run_all(spec, link)
     except BaseException as error:  # noqa: BLE001 (told apart below; this is the process's end)

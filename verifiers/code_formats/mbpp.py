@@ -20,11 +20,11 @@ def _read(fields: Fields) -> CodeRow:
     imports = fields.texts("test_imports") if fields.row.get("test_imports") else []
     setup = "\n".join([*imports, fields.optional_text("test_setup_code") or ""]).strip()
     entry_point = _find_entry_point(fields, shown)
+    more = fields.texts("challenge_test_list") if fields.row.get("challenge_test_list") else []
+    tests: list[dict[str, Any]] = [{"kind": "assert", "code": code} for code in (*shown, *more)]
     if fields.row.get("test"):
-        tests = [_make_plus_test(fields, setup, entry_point)]
-    else:
-        more = fields.texts("challenge_test_list") if fields.row.get("challenge_test_list") else []
-        tests = [{"kind": "assert", "code": code} for code in (*shown, *more)]
+        # Beside the shown asserts, without which some published test programs assert nothing.
+        tests.append(_make_plus_test(fields, setup, entry_point))
     common: dict[str, Any] = {"entry_point": entry_point, "preamble": setup, "setup": setup}
     if fields.row.get("test"):
         common["limits"] = {"cpu_s": PROGRAM_CPU_S}
