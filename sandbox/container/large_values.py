@@ -26,7 +26,10 @@ def is_large(value: Any) -> bool:
     """Whether a list or tuple has more leaves than a message should hold."""
     if type(value) not in _SEQUENCES:
         return False
-    return next(itertools.islice(_leaves(value), MAX_LEAVES, None), _leaves) is not _leaves
+    try:
+        return next(itertools.islice(_leaves(value), MAX_LEAVES, None), _leaves) is not _leaves
+    except RecursionError:  # too deep to cross as well
+        return False
 
 
 def digest(value: Any) -> str:

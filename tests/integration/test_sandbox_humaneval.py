@@ -1,24 +1,25 @@
-"""HumanEval through the `code` verifier: every solution passes, no trick does."""
+"""HumanEval and MBPP+ through the `code` verifier: every solution passes, no trick does."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from verifiers.code import CodeVerifier
+from verifiers.code_formats.read import read_code_row
 from verifiers.problem import Problem, Submission
-from verifiers.verdict import Reason, Status, Verdict
+from verifiers.verdict import Status, Verdict
 
-# Their tests compute what they expect by code of their own, which is refused and not run.
-NOT_READABLE = {32, 38, 50, 53, 129, 151}
 ALWAYS_EQUAL = """
 class AlwaysEqual:
     def __eq__(self, other): return True
@@ -34,87 +35,120 @@ class AlwaysEqual:
 def {name}(*args, **kwargs): return AlwaysEqual()
 """
 
-Row = dict[str, str]
+TRICKS = {
+    "always equal": ALWAYS_EQUAL,
+    "exit": "import sys\nsys.exit(0)\ndef {name}(*args): pass",
+    "_exit": "import os\nos._exit(0)\ndef {name}(*args): pass",
+    "exit in call": "import sys\ndef {name}(*args): sys.exit(0)",
+    "patched": "import builtins\nbuiltins.AssertionError = int\ndef {name}(*args): return object",
+    "skip": "import unittest\ndef {name}(*args): raise unittest.SkipTest",
+    "redefined check": "def check(candidate): return True\ndef {name}(*args): return check",
+}
+# Every sixteenth problem of MBPP+; all of them take minutes.
+SAMPLE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A problem with its published solution."""
+
+    problem: Problem
+    solution: str
+    entry_point: str
 
 
 @pytest.fixture(scope="module")
-def rows(data_dir: Path) -> list[Row]:
-    with gzip.open(data_dir / "humaneval" / "HumanEval.jsonl.gz", "rt", encoding="utf-8") as file:
+def human_eval(data_dir: Path) -> list[Task]:
+    rows = read_rows(data_dir / "humaneval" / "HumanEval.jsonl.gz")
+    return [task(row, row["entry_point"]) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def mbpp_rows(data_dir: Path) -> list[dict[str, Any]]:
+    return read_rows(data_dir / "mbppplus" / "MbppPlus-OriginFmt.jsonl.gz")
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
+
+
+def mbpp_task(row: dict[str, Any]) -> Task:
+    called = re.findall(r"\w+(?=\s*\()", row["test_list"][0])
+    return task(row, next(name for name in called if re.search(rf"def {name}\b", row["code"])))
+
+
+def task(row: dict[str, Any], entry_point: str) -> Task:
+    read = read_code_row(row, str(row["task_id"]))
+    problem = Problem(
+        id=str(row["task_id"]),
+        prompt=read["prompt"],
+        verifier="code",
+        reference=read["answer"],
+        source="public data",
+    )
+    return Task(problem=problem, solution=read["solution"], entry_point=entry_point)
 
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[CodeVerifier]:
-    with closing(CodeVerifier(cpu_s=4.0)) as one:
+    # One solution of MBPP+ returns a list of a gigabyte, and needs 20 seconds for that.
+    with closing(CodeVerifier(cpu_s=30.0, memory_mb=2048)) as one:
         one.start()
         yield one
 
 
-def problem(row: Row) -> Problem:
-    reference = {
-        "entry_point": row["entry_point"],
-        "tests": [{"kind": "assert", "code": row["test"]}],
+def judge_all(
+    verifier: CodeVerifier, tasks: Sequence[Task], write: Callable[[Task], str]
+) -> dict[str, Verdict]:
+    def judge(one: Task) -> Verdict:
+        completion = f"Here it is:\n```python\n{write(one)}\n```"
+        return verifier.verify(Submission(problem=one.problem, completion=completion))
+
+    with ThreadPoolExecutor(2) as threads:
+        verdicts = list(threads.map(judge, tasks))
+    return {one.problem.id: verdict for one, verdict in zip(tasks, verdicts, strict=True)}
+
+
+def other_than(status: Status, verdicts: dict[str, Verdict]) -> dict[str, str]:
+    return {
+        name: f"{one.status} {one.reason} {one.detail}"
+        for name, one in verdicts.items()
+        if one.status is not status
     }
-    return Problem(
-        id=row["task_id"],
-        prompt=row["prompt"],
-        verifier="code",
-        reference=reference,
-        source="HumanEval",
-    )
 
 
-def readable(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if int(row["task_id"].rpartition("/")[2]) not in NOT_READABLE]
+def write_mutant(one: Task) -> str:
+    name = one.entry_point
+    source = re.sub(rf"\b{name}\b", f"{name}_right", one.solution)
+    return f"{source}\n\ndef {name}(*args):\n    return [{name}_right(*args), 'changed']\n"
 
 
-def judge_all(verifier: CodeVerifier, rows: list[Row], write) -> dict[str, Verdict]:
-    def judge(row: Row) -> Verdict:
-        completion = f"Here it is:\n```python\n{write(row)}\n```"
-        return verifier.verify(Submission(problem=problem(row), completion=completion))
-
-    with ThreadPoolExecutor(4) as threads:
-        verdicts = list(threads.map(judge, rows))
-    return {row["task_id"]: verdict for row, verdict in zip(rows, verdicts, strict=True)}
+def write_trick(trick: str, one: Task) -> str:
+    return TRICKS[trick].format(name=one.entry_point)
 
 
-def outcomes(verdicts: dict[str, Verdict]) -> Counter[tuple[Status, Reason]]:
-    return Counter((one.status, one.reason) for one in verdicts.values())
+def check_all(verifier: CodeVerifier, tasks: Sequence[Task], tricks: Iterable[str]) -> None:
+    for one in tasks:
+        verifier.prepare(one.problem)
+    solved = judge_all(verifier, tasks, lambda one: one.solution)
+    assert other_than(Status.CORRECT, solved) == {}
+    assert other_than(Status.INCORRECT, judge_all(verifier, tasks, write_mutant)) == {}
+    for trick in tricks:
+        verdicts = judge_all(verifier, tasks, partial(write_trick, trick))
+        assert other_than(Status.INCORRECT, verdicts) == {}, trick
 
 
-def test_every_solution_passes(rows, verifier) -> None:
-    verdicts = judge_all(
-        verifier, readable(rows), lambda row: row["prompt"] + row["canonical_solution"]
-    )
-    assert outcomes(verdicts) == {(Status.CORRECT, Reason.TESTS_PASSED): len(verdicts)}
+def test_human_eval(human_eval, verifier) -> None:
+    assert len(human_eval) == 164
+    check_all(verifier, human_eval, TRICKS)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        ALWAYS_EQUAL,
-        "import sys\nsys.exit(0)\ndef {name}(*args): pass",
-        "import os\nos._exit(0)\ndef {name}(*args): pass",
-        "import sys\ndef {name}(*args): sys.exit(0)",
-        "import builtins\nbuiltins.AssertionError = None\ndef {name}(*args): return object()",
-        "import unittest\ndef {name}(*args): raise unittest.SkipTest",
-        "def check(candidate): return True\ndef {name}(*args): return check",
-    ],
-    ids=["always equal", "exit", "_exit", "exit in call", "patched", "skip", "redefined check"],
-)
-def test_no_trick_passes(rows, verifier, program) -> None:
-    verdicts = judge_all(
-        verifier, readable(rows), lambda row: program.format(name=row["entry_point"])
-    )
-    assert outcomes(verdicts) == {(Status.INCORRECT, Reason.TESTS_FAILED): len(verdicts)}
+def test_sample_of_mbpp_plus(mbpp_rows, verifier) -> None:
+    check_all(verifier, [mbpp_task(row) for row in mbpp_rows[::SAMPLE]], ["always equal", "exit"])
 
 
-def test_a_changed_value_is_wrong(rows, verifier) -> None:
-    def mutant(row: Row) -> str:
-        name = row["entry_point"]
-        source = re.sub(rf"\b{name}\b", f"{name}_right", row["prompt"] + row["canonical_solution"])
-        return f"{source}\n\ndef {name}(*args):\n    return [{name}_right(*args), 'changed']\n"
-
-    verdicts = judge_all(verifier, readable(rows), mutant)
-    wrong = [name for name, one in verdicts.items() if one.status is not Status.INCORRECT]
-    assert wrong == []
+@pytest.mark.long
+def test_mbpp_plus(mbpp_rows, verifier) -> None:
+    assert len(mbpp_rows) == 378
+    check_all(verifier, [mbpp_task(row) for row in mbpp_rows], TRICKS)

@@ -14,6 +14,7 @@ from sandbox.engine import Engine
 from sandbox.judge import TestReport, TestVerdict, judge
 from sandbox.limits import Limits
 from sandbox.options import SandboxOptions
+from sandbox.pool import MAX_TRIES
 from sandbox.result import InfraCause
 from sandbox.suite_reader import read_suite
 from sandbox.worker import Worker
@@ -385,7 +386,10 @@ def workers() -> Iterator[tuple[Worker, Worker]]:
 
 def report(workers: tuple[Worker, Worker], test: dict[str, Any], program: str) -> TestReport:
     suite = read_suite([test], LIMITS)
-    (only,) = judge(workers[0], program, suite, stop_early=True, judges=workers[1])
+    for _ in range(MAX_TRIES):  # as a pool does where the machine stalls
+        (only,) = judge(workers[0], program, suite, stop_early=True, judges=workers[1])
+        if only.infra is not InfraCause.STALLED:
+            break
     return only
 
 

@@ -1,5 +1,9 @@
+import datetime as dt
 import json
 import math
+from collections import deque
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -156,4 +160,31 @@ def test_nesting_is_refused_before_the_stack_ends():
     for _ in range(5000):
         payload = ["list", [payload]]
     with pytest.raises(ValueError, match="deep"):
+        decode(payload)
+
+
+def test_values_of_the_library_cross():
+    values_ = [
+        range(1, 9, 2), deque([1, 2], maxlen=3), Fraction(1, 3), Decimal("0.1"),
+        dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 1), dt.timedelta(1, 2, 3),  # noqa: DTZ001
+    ]  # fmt: skip
+    back = through_json(values_)
+    assert back == values_
+    assert same_types(back, values_)
+    assert through_json({"a": 1}.keys()) == {"a"}
+    assert list(through_json(x for x in (1, [2]))) == [1, [2]]
+
+
+@pytest.mark.parametrize("value", [range(10**18), Decimal("1e999999"), (1 for _ in iter(int, 1))])
+def test_short_words_for_endless_work_do_not_cross(value):
+    assert isinstance(through_json(value), Opaque)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [["range", [0, 10**15, 1]], ["Decimal", "1e99999"], ["Fraction", [1, 0]], ["deque", 3],
+     ["date", "x"]],
+)  # fmt: skip
+def test_forged_values_of_the_library_are_refused(payload):
+    with pytest.raises(ValueError):  # noqa: PT011 (any will do)
         decode(payload)
