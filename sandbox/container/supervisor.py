@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 from sandbox.container import kernel, processes, wire, zygote
@@ -162,13 +163,14 @@ def main() -> None:
     if mode is Mode.SAME_USER:
         kernel.set_dumpable(on=False)  # programs of the same user must not read this memory
     traits = {"mode": mode, "adopts": not config["alone"]}
+    missing = [name for name in config["preload_heavy"] if find_spec(name) is None]
     gc.collect()
     gc.freeze()  # or their collections would copy the pages that they share with this process
     preload, heavy_too = config["preload"], [*config["preload"], *config["preload_heavy"]]
-    light, light_id, missing = _start_zygote({**traits, "preload": preload, "later": []})
+    light, light_id, missing_light = _start_zygote({**traits, "preload": preload, "later": []})
     # Forking a process in which large libraries are loaded costs several times as much, and many
     # containers never need them. The process is made now, before anything is known of any program.
-    heavy, heavy_id, missing_heavy = _start_zygote({**traits, "preload": [], "later": heavy_too})
+    heavy, heavy_id, _ = _start_zygote({**traits, "preload": [], "later": heavy_too})
     if not config["own_cgroup"]:
         _load(heavy)  # what it has mapped then is taken into account below
     isolation = Isolation(
@@ -184,7 +186,7 @@ def main() -> None:
         Meter(CGROUP if config["own_cgroup"] else None),
         None if config["own_cgroup"] else processes.mapped_bytes(heavy_id),
     )
-    ready = {"python": sys.version.split()[0], "missing": sorted({*missing, *missing_heavy})}
+    ready = {"python": sys.version.split()[0], "missing": sorted({*missing, *missing_light})}
     wire.write_frame(CHANNEL_OUT, ready)
     with contextlib.suppress(ChannelClosed):  # then nobody is left to answer
         supervisor.serve()

@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import traceback
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,14 +57,14 @@ def main(
         adopts: Whether what programs leave is to become this process's child.
     """
     _cut_channel(connection)
-    missing = _preload(preload) + [name for name in later if find_spec(name) is None]
-    if not later:
-        _warm_up()
+    missing = _preload(preload)
     if mode is Mode.NAMESPACE:
         namespaces.prepare()
     if adopts:
         kernel.adopt_orphans()
-    _freeze()
+    if not later:
+        _warm_up()
+        _freeze()
     connection.send(json.dumps({"missing": missing}).encode())
     while True:
         request, descriptors, _, _ = socket.recv_fds(connection, 4096, PLACES)
