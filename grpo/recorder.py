@@ -11,6 +11,8 @@ from dataclasses import asdict
 from typing import Any
 
 from grpo.console import Console, make_score_table, make_time_table, make_waits_table
+from grpo.evaluation.comparison import compare_sets, describe_flips, zip_sets
+from grpo.evaluation.plots import write_plots
 from grpo.evaluation.scores import EvaluationResult, compare_pass_at_1
 from grpo.incidents import IncidentLog, make_incident_table
 from grpo.run_directory import RunDirectory
@@ -114,6 +116,20 @@ class RunRecorder:
             self._directory.append_line("warnings.jsonl", asdict(symptom))
         self._console.symptom(symptom)
 
+    def _compare(self, before: EvaluationResult, after: EvaluationResult) -> None:
+        """Write what training changed, problem by problem, and say it in a line for each set."""
+        pairs = zip_sets(before, after)
+        found = [compare_sets(first, second, seed=self._seed) for first, second in pairs]
+        comparisons = [comparison for comparison in found if comparison is not None]
+        with self._unless_full("comparison of before and after"):
+            sets = [comparison.model_dump() for comparison in comparisons]
+            self._directory.write_json("evaluations/comparison.json", {"sets": sets})
+            curves = {"before": before, f"after step {after.step}": after}
+            write_plots(curves, self._directory.path / "evaluations", self._seed)
+        for comparison in comparisons:
+            for line in describe_flips(comparison):
+                self._console.line(line)
+
     def close(self, *, complete: bool) -> dict[str, Any]:
         """Write `summary.json`, show the closing tables, and return the summary.
 
@@ -143,6 +159,8 @@ class RunRecorder:
             "held_out": self._summarise_scores(before, after) if after else {},
         }
         self._directory.write_json("summary.json", summary)
+        if before and after and after.step > before.step:
+            self._compare(before, after)
         if rows:
             self._console.table(make_time_table(seconds, len(rows)))
         if any(waits.values()):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from grpo.console import Console
-from grpo.evaluation.comparison import SetComparison, compare_results
+from grpo.evaluation.comparison import SetComparison, compare_results, describe_flips
 from grpo.evaluation.folder import read_result
-from grpo.evaluation.scores import EvaluationResult
+from grpo.evaluation.plots import write_plots
 from verifiers.errors import UserError
 
 _DESCRIPTION = """\
@@ -111,36 +110,6 @@ def make_table(comparison: SetComparison, first: str, second: str) -> Table:
                 f"{found.p_value:.4f}",
             )
     return table
-
-
-def describe_flips(comparison: SetComparison) -> list[str]:
-    """Problems gained and lost, and what the curves say."""
-    gained, lost = len(comparison.gained), len(comparison.lost)
-    flips = f"{gained} problems gained, {lost} lost (sign test p = {comparison.flips_p_value:.4f})"
-    lines = [f"{comparison.name}: {flips}; {comparison.reading}"]
-    if comparison.num_left_out:
-        lines.append(f"{comparison.name}: {comparison.num_left_out} problems are in no difference")
-    return lines
-
-
-def write_plots(results: Mapping[str, EvaluationResult], folder: Path, seed: int) -> list[Path]:
-    """Write the curves of every set that the first evaluation has."""
-    from grpo.evaluation.plots import plot_pass_at_k
-
-    folder.mkdir(parents=True, exist_ok=True)
-    first = next(iter(results.values()))
-    files = []
-    for score in first.sets:
-        curves = {
-            name: own
-            for name, result in results.items()
-            for own in result.sets
-            if own.name == score.name
-        }
-        name = re.sub(r"[^\w.-]+", "-", score.name)
-        title = f"{score.name}, {score.num_problems} problems"
-        files += plot_pass_at_k(curves, folder / f"pass-at-k-{name}", title=title, seed=seed)
-    return files
 
 
 def _show_examples(

@@ -82,27 +82,31 @@ def compare_results(
     Raises:
         UserError: They have no problem in common.
     """
-    theirs = {score.name: score for score in second.sets}
-    shared = [score for score in first.sets if score.name in theirs]
+    pairs = zip_sets(first, second)
     comparisons = [
-        comparison
-        for score in shared
-        if (comparison := compare_sets(score, theirs[score.name], seed=seed)) is not None
+        comparison for pair in pairs if (comparison := compare_sets(*pair, seed=seed)) is not None
     ]
     if not comparisons:
+        ours, theirs = (", ".join(s.name for s in result.sets) for result in (first, second))
         raise UserError(
-            f"The two evaluations have no scored problem in common: the sets are "
-            f"{', '.join(s.name for s in first.sets)} and {', '.join(theirs)}."
+            "The two evaluations have no scored problem in common: the sets are "
+            f"{ours} and {theirs}."
         )
     notes = []
     if first.record is not None and second.record is not None:
         notes = list(describe_difference(first.record, second.record))
     notes += [
-        f"set {score.name!r}: {score.num_problems} and {theirs[score.name].num_problems} problems"
-        for score in shared
-        if score.num_problems != theirs[score.name].num_problems
+        f"set {ours.name!r}: {ours.num_problems} and {theirs.num_problems} problems"
+        for ours, theirs in pairs
+        if ours.num_problems != theirs.num_problems
     ]
     return comparisons, notes
+
+
+def zip_sets(first: EvaluationResult, second: EvaluationResult) -> list[tuple[SetScore, SetScore]]:
+    """The sets that both have."""
+    theirs = {score.name: score for score in second.sets}
+    return [(score, theirs[score.name]) for score in first.sets if score.name in theirs]
 
 
 def compare_sets(first: SetScore, second: SetScore, *, seed: int) -> SetComparison | None:
@@ -130,6 +134,16 @@ def compare_sets(first: SetScore, second: SetScore, *, seed: int) -> SetComparis
         lost=lost,
         flips_p_value=compute_sign_test(len(gained), len(lost)),
     )
+
+
+def describe_flips(comparison: SetComparison) -> list[str]:
+    """Problems gained and lost, and what the curves say."""
+    gained, lost = len(comparison.gained), len(comparison.lost)
+    flips = f"{gained} problems gained, {lost} lost (sign test p = {comparison.flips_p_value:.4f})"
+    lines = [f"{comparison.name}: {flips}; {comparison.reading}"]
+    if comparison.num_left_out:
+        lines.append(f"{comparison.name}: {comparison.num_left_out} problems are in no difference")
+    return lines
 
 
 def pair_problems(first: SetScore, second: SetScore) -> list[tuple[ProblemScore, ProblemScore]]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from grpo.evaluation.comparison import choose_ks
-from grpo.evaluation.scores import Estimate, ProblemScore, SetScore, estimate_all
+from grpo.evaluation.scores import (
+    Estimate,
+    EvaluationResult,
+    ProblemScore,
+    SetScore,
+    estimate_all,
+)
 
 # From dark to light, so that they differ in grey as well.
 _COLOURS = ("#08306b", "#c4601a", "#86bf94", "#7b4fa0", "#a8a8a8", "#c9a227")
@@ -15,6 +22,24 @@ _MARKS = ("o", "s", "^", "D", "v", "P")
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 _INCHES = (4.8, 3.4)
 _DPI = 200
+
+
+def write_plots(results: Mapping[str, EvaluationResult], folder: Path, seed: int) -> list[Path]:
+    """Write the curves of every set that the first evaluation has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    first = next(iter(results.values()))
+    files = []
+    for score in first.sets:
+        curves = {
+            name: own
+            for name, result in results.items()
+            for own in result.sets
+            if own.name == score.name
+        }
+        name = re.sub(r"[^\w.-]+", "-", score.name)
+        title = f"{score.name}, {score.num_problems} problems"
+        files += plot_pass_at_k(curves, folder / f"pass-at-k-{name}", title=title, seed=seed)
+    return files
 
 
 def plot_pass_at_k(

@@ -33,6 +33,17 @@ def test_the_summary_has_the_figures_of_the_closing_table(short_run):
                 assert 0 <= estimate["low"] <= estimate["value"] <= estimate["high"] <= 1
 
 
+def test_before_and_after_are_compared_problem_by_problem(short_run):
+    folder = short_run.folder / "evaluations"
+    sets = json.loads((folder / "comparison.json").read_text())["sets"]
+    summary = json.loads((short_run.folder / "summary.json").read_text())
+    for comparison in sets:
+        change = summary["held_out"][comparison["name"]]["pass@1_change"]
+        assert comparison["pass_at_k"]["1"]["value"] == pytest.approx(change["value"])
+        for suffix in ("png", "svg"):
+            assert (folder / f"pass-at-k-{comparison['name']}.{suffix}").is_file()
+
+
 def test_the_first_step_is_on_policy_with_no_distance_to_the_reference(short_run):
     first = short_run.metrics[0]
     assert first["kl"] == pytest.approx(0.0, abs=1e-7)
