@@ -123,7 +123,7 @@ def test_one_prompt_from_recipe_to_published_weights(config, prepared, machinery
 
     # 4. Rollouts: what was asked for, drawn from the policy.
     model = AutoModelForCausalLM.from_pretrained(prepared.inputs.model, dtype=torch.float32)
-    collector = make_collector(config, prepared, machinery, Timeline(), lambda: None)
+    collector = make_collector(config, prepared, machinery, Timeline(), lambda: None, shaped=True)
     sampling = make_sampling(config, prepared)
     step, group = seeded_group_with_a_spread(collector, make_sampler(config, prepared), sampling)
     for index, member in enumerate(group.members):
