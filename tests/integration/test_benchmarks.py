@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -27,9 +29,10 @@ def test_the_table_of_verifiers(data_dir):
         assert (int(number) > 2, int(wrong)) == (True, 0), title
 
 
-def test_a_folder_that_is_not_there_is_named():
+@pytest.mark.parametrize("script", ["verifiers.py", "sandbox.py"])
+def test_a_folder_that_is_not_there_is_named(script):
     done = subprocess.run(
-        [sys.executable, "benchmarks/verifiers.py", "--data", "nowhere"],
+        [sys.executable, f"benchmarks/{script}", "--data", "nowhere"],
         cwd=ROOT,
         capture_output=True,
         text=True,
