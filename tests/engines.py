@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import docker
+import psutil
 
 from sandbox.image import DEFAULT_IMAGE
 
@@ -99,6 +100,12 @@ class OwnEngine:
         if self._process is not None:
             self.stop()
         self._remove_stale()
+        for process in psutil.process_iter(
+            ["cmdline"]
+        ):  # guardians of a killed engine's containers
+            if any(str(self._socket_dir) in word for word in process.info["cmdline"] or ()):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
         shutil.rmtree(self._socket_dir, ignore_errors=True)
 
     def _remove_stale(self) -> None:

@@ -38,6 +38,12 @@ OPTIONS = SandboxOptions(pool_size=2, limits=LIMITS, max_runs_per_container=300)
 HOG = "while True: pass"
 
 
+@pytest.fixture(autouse=True)
+def _collect() -> Iterator[None]:
+    yield
+    gc.collect()  # while the warning is still expected
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """A job, and what must come of it."""
