@@ -54,10 +54,7 @@ class RunReader:
         """
         rows = self._directory.read_lines("metrics.jsonl")
         rows += [self._read_scores(step) for step in self._list_steps("evaluations")]
-        return [
-            {name: value if math.isfinite(value) else None for name, value in row.items()}
-            for row in rows
-        ]
+        return [{name: _as_json(value) for name, value in row.items()} for row in rows]
 
     def read_rollouts(self, kind: Kind, step: int) -> list[dict[str, Any]]:
         """The completions of a step in the order of their problems, without token arrays.
@@ -92,3 +89,7 @@ def _shorten(row: dict[str, Any]) -> dict[str, Any]:
         "num_tokens": len(row["completion_ids"]),
         "mean_logprob": statistics.fmean(logprobs) if logprobs else None,
     }
+
+
+def _as_json(value: float | str) -> float | str | None:
+    return value if isinstance(value, str) or math.isfinite(value) else None

@@ -47,7 +47,7 @@ def write_run(path):
     directory.write_config(RunConfig(model="m", data=(DataConfig(path="a.jsonl"),)))
     for step in (1, 2):
         directory.append_line("metrics.jsonl", {"step": step, "loss": step / 2})
-    directory.append_line("metrics.jsonl", {"step": 3, "loss": float("nan")})
+    directory.append_line("metrics.jsonl", {"step": 3, "loss": float("nan"), "skipped": "why"})
     with (path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "lo')  # the run is writing this line
     directory.write_rollouts(2, [make_group("<script>alert(1)</script>")])
@@ -109,7 +109,7 @@ def test_overview_metrics_and_completions(viewer):
     assert fetch_json(viewer, "/api/0/metrics") == [
         {"step": 1, "loss": 0.5},
         {"step": 2, "loss": 1.0},
-        {"step": 3, "loss": None},
+        {"step": 3, "loss": None, "skipped": "why"},
         {"step": 0, "heldout/maths/pass@1": 1.0},
     ]
     (row,) = fetch_json(viewer, "/api/0/rollouts/2")
