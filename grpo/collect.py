@@ -69,6 +69,7 @@ class Collector:
         rewards: What a verdict is worth.
         timeline: Told when the phases `generation` and `verification_tail` begin and end.
         check_stop: Called between events; may raise to leave early.
+        completion_prefix: What prompts end with that is the completion's beginning for verifiers.
         track: Whose the phases are: the loop's, or another thread's.
     """
 
@@ -81,6 +82,7 @@ class Collector:
         rewards: RewardPolicy,
         timeline: Timeline,
         check_stop: Callable[[], None],
+        completion_prefix: str = "",
         track: str = LOOP,
     ) -> None:
         self._pool = pool
@@ -89,6 +91,7 @@ class Collector:
         self._rewards = rewards
         self._timeline = timeline
         self._check_stop = check_stop
+        self._completion_prefix = completion_prefix
         self._track = track
 
     def collect(
@@ -130,7 +133,7 @@ class Collector:
                 rollouts[key] = rollout
                 self._fleet.submit(
                     key,
-                    _make_submission(asked[rollout.problem_id], rollout),
+                    _make_submission(asked[rollout.problem_id], rollout, self._completion_prefix),
                     group=(call, rollout.problem_id),
                     group_size=group_size,
                 )
@@ -193,5 +196,7 @@ def _name_requests(problems: Sequence[Problem]) -> dict[str, Problem]:
     return named
 
 
-def _make_submission(problem: Problem, rollout: Rollout) -> Submission:
-    return Submission(problem=problem, completion=rollout.text, truncated=rollout.truncated)
+def _make_submission(problem: Problem, rollout: Rollout, prefix: str) -> Submission:
+    return Submission(
+        problem=problem, completion=prefix + rollout.text, truncated=rollout.truncated
+    )

@@ -292,6 +292,7 @@ def make_collector(
         rewards=make_reward_policy(config, shaped=shaped),
         timeline=timeline,
         check_stop=check_stop,
+        completion_prefix=config.prompting.completion_prefix,
         track=track,
     )
 

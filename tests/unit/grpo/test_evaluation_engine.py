@@ -230,3 +230,27 @@ def test_a_models_digest_follows_its_weights(tmp_path):
     assert compute_model_digest(tmp_path) == before
     (tmp_path / "model.safetensors").write_bytes(b"b")
     assert compute_model_digest(tmp_path) != before
+
+
+def test_verifiers_see_what_the_prompt_ends_with_as_the_completions_beginning():
+    seen = []
+
+    class Fleet(FakeFleet):
+        def submit(self, key, submission, **options):
+            seen.append(submission.completion)
+            super().submit(key, submission, **options)
+
+    prompts = {problem.id: (1,) for problem in PROBLEMS}
+    groups = list(
+        sample_groups(
+            FakePool(),
+            Fleet(),
+            PROBLEMS[:1],
+            prompts=prompts,
+            sampling=SAMPLING,
+            num_samples=1,
+            seed=0,
+            prefix="<think>",
+        )
+    )
+    assert seen == ["<think>" + groups[0].members[0].rollout.text]
