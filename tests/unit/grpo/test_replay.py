@@ -101,7 +101,9 @@ def make_run(options, tmp_path):
             directory.append_line("metrics.jsonl", row)
             if step == 2:
                 with write_checkpoint(
-                    directory.checkpoints, step=2, state={"step": 2, "policy_version": 2}
+                    directory.checkpoints,
+                    step=2,
+                    state={"step": 2, "policy_version": 2, "num_drawn": 0},
                 ) as folder:
                     learner.state.begin_save(folder)
                     learner.state.finish_save()
