@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from grpo.checkpoints import list_checkpoints, verify_checkpoint
 from grpo.config.schema import RunConfig
 from grpo.paths import find_model
+from grpo.replay import replay_step
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 4
@@ -173,6 +174,38 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(train, short, short_run
         assert [row["logprobs"] for row in ours] == [row["logprobs"] for row in theirs]
     weights = "checkpoints/checkpoint-4/policy/model.safetensors"
     assert (resumed.folder / weights).read_bytes() == (short_run.folder / weights).read_bytes()
+
+
+def test_a_fork_goes_on_with_two_ranks_that_share_the_weights(train, short, short_run, tmp_path):
+    """From one rank's checkpoint to FSDP2: same rollouts, same loss, pushed from the shards."""
+    checkpoint = short_run.folder / "checkpoints/checkpoint-2"
+    forked = train(
+        tmp_path,
+        *short,
+        "learner.world_size=2",
+        "learner.sharding=fsdp2",
+        "eval_before_train=false",
+        "metric_for_best_model=heldout/maths/pass@1",
+        f"--fork={checkpoint}",
+    )
+    assert forked.returncode == 0, forked.stderr
+    assert f"forked     from {checkpoint} after step 2" in forked.stdout
+    assert [row["step"] for row in forked.metrics] == [3, 4]
+    first, expected = forked.metrics[0], short_run.metrics[2]
+    for name in ("reward", "loss", "kl", "grad_norm", "entropy"):
+        assert first[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-6), name
+    assert max(row["push/probe_logprob_difference"] for row in forked.metrics) < 1e-4
+    assert (forked.folder / "checkpoints/best").resolve().name == "checkpoint-4"
+    verify_checkpoint(forked.folder / "checkpoints/checkpoint-4")
+
+
+@pytest.mark.parametrize("step", [1, 3, 4])
+def test_an_update_of_the_run_can_be_made_again(short_run, step):
+    replay = replay_step(short_run.folder, step, say=pytest.fail)
+    assert replay.loss_difference < 1e-6
+    assert replay.metrics["grad_norm"] == pytest.approx(replay.logged["grad_norm"], rel=1e-5)
+    [samples] = replay.contributions
+    assert sum(part.loss for part in samples) == pytest.approx(replay.metrics["loss"], abs=1e-6)
 
 
 def test_another_configuration_cannot_go_on_with_the_run(train, short, short_run):

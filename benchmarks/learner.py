@@ -1,0 +1,222 @@
+"""What the learner costs: an update beside plain torch, memory of the loss, time of a checkpoint.
+
+    .venv/bin/python benchmarks/learner.py
+
+Every figure is a ratio of two things measured in turns in this process, or in two processes that
+differ in one thing, so that a busy machine shifts both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+# This folder has a verifiers.py too.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import torch  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM  # noqa: E402
+
+from grpo.learner.learner import Learner  # noqa: E402
+from grpo.learner.logprobs import compute_logprobs  # noqa: E402
+from grpo.learner.options import LearnerOptions  # noqa: E402
+from grpo.seeding import seed_everything  # noqa: E402
+from grpo.values import Batch, TrainSample  # noqa: E402
+
+# The shape of SmolLM2-135M; its weights are drawn, which costs the same.
+SMOLLM2 = LlamaConfig(
+    vocab_size=49_152,
+    hidden_size=576,
+    intermediate_size=1536,
+    num_hidden_layers=30,
+    num_attention_heads=9,
+    num_key_value_heads=3,
+    tie_word_embeddings=True,
+    max_position_embeddings=2048,
+)
+TINY = Qwen2Config(
+    vocab_size=128,
+    hidden_size=256,
+    intermediate_size=512,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=512,
+    tie_word_embeddings=True,
+)
+PROMPT, COMPLETION, GROUPS, MEMBERS = 4, 32, 16, 8
+LOSS_TOKENS, WIDTH, VOCABULARY = 8 * 1024, 576, 49_152
+
+
+def main() -> None:
+    """Measure, and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", nargs="?", choices=("update", "memory", "checkpoint"))
+    parser.add_argument("--pairs", type=int, default=15, help="interleaved pairs of updates")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--loss", choices=("none", "chunked", "full"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    seed_everything(0)
+    if args.loss:
+        run_loss(args.loss)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        return
+    parts: dict[str, Callable[[], None]] = {
+        "update": lambda: compare_updates(args.pairs),
+        "memory": compare_memory,
+        "checkpoint": time_checkpoint,
+    }
+    for name in [args.part] if args.part else parts:
+        parts[name]()
+
+
+def compare_updates(num_pairs: int) -> None:
+    """One optimizer step of the learner, and one written out in plain torch, in turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Qwen2ForCausalLM(TINY)
+        model.save_pretrained(folder)
+        learner = load(folder)
+    batch = make_batch()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95))
+    plain = [torch.tensor([[*s.prompt_ids, *s.completion_ids] for s in batch.samples])]
+    advantages = torch.tensor([s.advantage for s in batch.samples])[:, None]
+
+    def run_plain() -> None:
+        ids = plain[0]
+        logits = model(ids, use_cache=False).logits[:, PROMPT - 1 : -1]
+        logprobs = torch.log_softmax(logits, -1).gather(2, ids[:, PROMPT:, None]).squeeze(2)
+        loss = -((logprobs - logprobs.detach()).exp() * advantages).mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    ratios, ours, theirs = [], [], []
+    for index in range(num_pairs + 2):
+        pair = [measure(lambda: learner.update(batch)), measure(run_plain)]
+        if index < 2:
+            continue  # allocators and thread pools warm up
+        ours.append(pair[0])
+        theirs.append(pair[1])
+        ratios.append(pair[0] / pair[1])
+    parameters = sum(weight.numel() for weight in model.parameters()) / 1e6
+    print(
+        f"\nUpdate of a {parameters:.1f} M model on {len(batch.samples)} completions, CPU seconds"
+    )
+    print("| | median |\n| --- | --- |")
+    print(f"| learner, with every check and metric | {statistics.median(ours):.3f} |")
+    print(f"| plain torch: forward, backward, AdamW | {statistics.median(theirs):.3f} |")
+    print(f"| ratio of the pairs | {statistics.median(ratios):.2f} |")
+
+
+def compare_memory() -> None:
+    """Peak memory of log-probabilities and their gradient, chunked and with all logits at once."""
+    peaks = {kind: measure_peak(kind) for kind in ("none", "chunked", "full")}
+    ours, full = (peaks[kind] - peaks["none"] for kind in ("chunked", "full"))
+    print(f"\nLog-probabilities, entropies and their gradient: {LOSS_TOKENS} tokens, vocabulary "
+          f"{VOCABULARY}, width {WIDTH}, float32")  # fmt: skip
+    print("| | peak above the inputs, MB |\n| --- | --- |")
+    print(f"| learner | {ours:.0f} |\n| all logits at once | {full:.0f} |")
+    print(f"| ratio | {ours / full:.1%} |")
+
+
+def measure_peak(kind: str) -> float:
+    """Largest resident memory of a process that computes the loss so, in MB."""
+    command = [sys.executable, __file__, "--loss", kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def run_loss(kind: str) -> None:
+    """The log-prob and loss pass, forward and backward."""
+    hidden = torch.randn(LOSS_TOKENS, WIDTH).requires_grad_()
+    weight = (torch.randn(VOCABULARY, WIDTH) / WIDTH**0.5).requires_grad_()
+    targets = torch.randint(0, VOCABULARY, (LOSS_TOKENS,))
+    if kind == "none":
+        # Both gradients are part of any form.
+        hidden.grad, weight.grad = torch.zeros_like(hidden), torch.zeros_like(weight)
+        return
+    if kind == "chunked":
+        logprobs, _ = compute_logprobs(hidden, weight, None, targets, temperature=1.0)
+    else:
+        log_p = torch.log_softmax(hidden @ weight.T, -1)
+        logprobs = log_p.gather(1, targets[:, None]).squeeze(1)
+    logprobs.mean().backward()
+
+
+def time_checkpoint() -> None:
+    """How long training waits for a checkpoint of a 135 M model with its optimizer."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "model"
+        LlamaForCausalLM(SMOLLM2).save_pretrained(source)
+        learner = load(str(source))
+        for weight in learner.policy.parameters():
+            weight.grad = torch.zeros_like(weight)
+        learner.optimizer.step()  # the moments exist from the first step on
+        learner.optimizer.zero_grad()
+        waits, writes = [], []
+        for index in range(3):
+            target = Path(folder) / f"checkpoint-{index}"
+            started = time.perf_counter()
+            learner.state.begin_save(target)
+            waits.append(time.perf_counter() - started)
+            learner.state.finish_save()
+            writes.append(time.perf_counter() - started)
+            size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+    print(f"\nCheckpoint of a 135 M model with its optimizer, {size / 1e9:.2f} GB, seconds")
+    print("| | first | median of 3 |\n| --- | --- | --- |")
+    print(f"| training waits | {waits[0]:.2f} | {statistics.median(waits):.2f} |")
+    print(f"| until it is written | {writes[0]:.2f} | {statistics.median(writes):.2f} |")
+
+
+def load(model: str) -> Learner:
+    """A learner of one rank in float32."""
+    return Learner(
+        LearnerOptions(
+            model=model,
+            max_completion_length=COMPLETION,
+            max_tokens_per_microbatch=GROUPS * MEMBERS * (PROMPT + COMPLETION),
+            learning_rate=1e-4,
+            adam_betas=(0.9, 0.95),
+            total_steps=1000,
+            use_cpu=True,
+            check_sampler_logprobs=False,
+        )
+    )
+
+
+def make_batch() -> Batch:
+    """Completions of one length, so that neither side has padding to compute with."""
+    samples = tuple(
+        TrainSample(
+            problem_id=f"p{group}",
+            member=member,
+            prompt_ids=tuple(torch.randint(1, 128, (PROMPT,)).tolist()),
+            completion_ids=tuple(torch.randint(1, 128, (COMPLETION,)).tolist()),
+            sampler_logprobs=(-4.85,) * COMPLETION,
+            advantage=1.0 if member % 2 else -1.0,
+            policy_version=0,
+        )
+        for group in range(GROUPS)
+        for member in range(MEMBERS)
+    )
+    return Batch(step=1, samples=samples, num_loss_tokens=len(samples) * COMPLETION)
+
+
+def measure(work: Callable[[], object]) -> float:
+    """CPU seconds of all threads of this process."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+if __name__ == "__main__":
+    main()

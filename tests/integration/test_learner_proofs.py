@@ -1,0 +1,97 @@
+"""Whole quickstart runs that are killed, resumed, replayed, and spread over ranks; minutes each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from grpo.replay import replay_step
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+STEPS = 12
+# Half as many prompts as in the quickstart, and no evaluation: the updates are what counts here.
+COMMON = (
+    f"steps={STEPS}",
+    "save_steps=3",
+    "keep_last=9",
+    "prompts_per_step=8",
+    "beta=0.04",
+    "eval_before_train=false",
+    "evaluation.data.0.limit=8",
+    "evaluation.data.1.limit=8",
+)
+VARIANTS = {
+    "plain": (),
+    "lora": ("lora_r=8", "learning_rate=1e-3"),
+    "adaptive-kl": ("kl_target=0.001", "kl_horizon=100"),
+    "moving-reference": ("ref_model_sync_steps=2", "ref_model_mixup_alpha=0.5"),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_killed_run_goes_on_as_if_it_had_not_been(train, tmp_path, variant):
+    options = (*COMMON, *VARIANTS[variant])
+    straight = train(tmp_path / "straight", *options)
+    assert straight.returncode == 0, straight.stderr
+    killed = kill_at(tmp_path / "killed", STEPS // 2, *options)
+    resumed = train(killed.parent, *options, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    changing = ("time", "seconds", "tokens_per_second", "chrome")
+    for row, expected in zip(resumed.metrics, straight.metrics, strict=True):
+        names = {name for name in expected if not any(part in name for part in changing)}
+        assert {n: row.get(n) for n in names} == {n: expected[n] for n in names}
+    for step in range(1, STEPS + 1):
+        ours, theirs = resumed.rollouts(step), straight.rollouts(step)
+        for name in ("completion_ids", "logprobs", "reward", "policy_versions"):
+            assert [row[name] for row in ours] == [row[name] for row in theirs]
+    weights = f"checkpoints/checkpoint-{STEPS}/policy/model.safetensors"
+    one, other = load_file(resumed.folder / weights), load_file(straight.folder / weights)
+    assert all(bool((one[name] == tensor).all()) for name, tensor in other.items())
+
+
+def kill_at(output, step, *options):
+    """Start a run, and kill it without warning once a step is logged; its folder."""
+    folder = output / "quickstart"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpo", "train", "configs/quickstart.yaml",
+         f"output_dir={output}", *options],
+        cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    metrics = folder / "metrics.jsonl"
+    while process.poll() is None:
+        if metrics.exists() and len(metrics.read_text().splitlines()) >= step:
+            os.killpg(process.pid, signal.SIGKILL)
+            break
+        time.sleep(0.05)
+    assert process.wait() == -signal.SIGKILL, "the run ended before it could be killed"
+    return folder
+
+
+@pytest.mark.parametrize("sharding", ["ddp", "fsdp2"])
+def test_two_ranks_learn_the_quickstart(train, tmp_path, sharding):
+    run = train(
+        tmp_path, "learner.world_size=2", f"learner.sharding={sharding}", "--json", timeout=1700
+    )
+    assert run.returncode == 0, run.stderr
+    for scores in json.loads(run.stdout)["held_out"].values():
+        assert scores["after"]["pass@1"]["value"] >= 0.75
+        assert scores["pass@1_change"]["low"] > 0
+
+
+def test_every_update_of_the_quickstart_can_be_made_again(train, tmp_path):
+    run = train(tmp_path, "save_steps=10", "keep_last=9", timeout=1700)
+    assert run.returncode == 0, run.stderr
+    for row in run.metrics:
+        if "loss" in row:
+            assert replay_step(run.folder, row["step"], say=pytest.fail).loss_difference < 1e-6
