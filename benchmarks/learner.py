@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -162,19 +163,35 @@ def time_checkpoint() -> None:
             weight.grad = torch.zeros_like(weight)
         learner.optimizer.step()  # the moments exist from the first step on
         learner.optimizer.zero_grad()
-        waits, writes = [], []
+        learner.state.reserve()
+        waits, spent, pauses, writes = [], [], [], []
         for index in range(3):
             target = Path(folder) / f"checkpoint-{index}"
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), time.thread_time()
             learner.state.begin_save(target)
             waits.append(time.perf_counter() - started)
-            learner.state.finish_save()
+            spent.append(time.thread_time() - cpu)
+            pauses.append(find_longest_pause(learner.state.finish_save))
             writes.append(time.perf_counter() - started)
             size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
     print(f"\nCheckpoint of a 135 M model with its optimizer, {size / 1e9:.2f} GB, seconds")
     print("| | first | median of 3 |\n| --- | --- | --- |")
     print(f"| training waits | {waits[0]:.2f} | {statistics.median(waits):.2f} |")
+    print(f"| of it on a CPU | {spent[0]:.2f} | {statistics.median(spent):.2f} |")
+    print(f"| longest pause meanwhile | {pauses[0]:.2f} | {statistics.median(pauses):.2f} |")
     print(f"| until it is written | {writes[0]:.2f} | {statistics.median(writes):.2f} |")
+
+
+def find_longest_pause(work: Callable[[], object]) -> float:
+    """Longest time in which this thread could not run while another did the work, in seconds."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    longest = 0.0
+    while thread.is_alive():
+        started = time.perf_counter()
+        time.sleep(0.001)
+        longest = max(longest, time.perf_counter() - started - 0.001)
+    return longest
 
 
 def load(model: str) -> Learner:

@@ -21,6 +21,8 @@ _RAY_AND_DRIVER = 0.80e9
 _BYTES_PER_WEIGHT = 4
 # AdamW keeps two float32 moments beside each float32 weight and its gradient.
 _BYTES_PER_TRAINED_WEIGHT = 16
+# A checkpoint is written from a copy of all of that but the gradient.
+_BYTES_PER_COPIED_WEIGHT = 12
 # Activations of a micro-batch, in units of tokens x hidden size x layers, kept for the backward
 # pass.
 _ACTIVATION_VALUES = 34
@@ -59,6 +61,7 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
     activations = _count_activations(config, shape["hidden_size"], shape["num_hidden_layers"]) * 4
     # Adapters are small, and the reference is the model under them.
     trained = _BYTES_PER_WEIGHT if config.lora_r else _BYTES_PER_TRAINED_WEIGHT
+    copied = _BYTES_PER_WEIGHT if config.lora_r else _BYTES_PER_COPIED_WEIGHT
     reference = _BYTES_PER_WEIGHT if config.beta and not config.lora_r else 0
     engines, ranks = config.rollout.num_engines, config.learner.world_size
     copies = 1 if config.learner.sharding == "fsdp2" else ranks
@@ -76,7 +79,9 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
         ),
         Share(
             part="learner states",
-            num_bytes=ranks * _LEARNER_PROCESS + copies * parameters * (trained + reference),
+            num_bytes=ranks * _LEARNER_PROCESS
+            + copies * parameters * (trained + reference)
+            + parameters * copied,
             knob="learner.world_size, learner.sharding=fsdp2, lora_r, beta=0 (no reference)",
         ),
         Share(

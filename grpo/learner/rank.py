@@ -64,6 +64,7 @@ class LearnerRank:
             }
         transformers_logging.disable_progress_bar()
         self._learner = Learner(self._options)
+        self._learner.state.reserve()
         return {
             "device": str(self._learner.device),
             "num_threads": torch.get_num_threads(),

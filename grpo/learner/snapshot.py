@@ -13,6 +13,7 @@ from torch import Tensor
 
 from grpo.checkpoints import ADAPTER, LEARNER, POLICY
 from grpo.learner.adapters import write_adapter
+from grpo.learner.host_buffers import HostBuffers
 from grpo.learner.policy import Policy
 from grpo.learner.saving import save_policy
 from grpo.learner.shards import gather_tensor
@@ -40,18 +41,22 @@ class Snapshot:
     training: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def copy_whole(named: Iterable[tuple[str, Tensor]], *, keep: bool) -> dict[str, Tensor]:
+def copy_whole(
+    named: Iterable[tuple[str, Tensor]], buffers: HostBuffers, kind: str, *, keep: bool
+) -> dict[str, Tensor]:
     """Copy tensors to the host's memory, gathering them one at a time where they are sharded.
 
     Args:
         named: Names and tensors.
+        buffers: Take the copies.
+        kind: Told apart from others of the same name there.
         keep: Whether this rank wants them; otherwise it only gives its shards.
     """
     kept: dict[str, Tensor] = {}
     for name, tensor in named:
         whole = gather_tensor(tensor.detach())
         if keep:
-            kept[name] = whole.to("cpu", copy=True)
+            kept[name] = buffers.copy(f"{kind}/{name}", whole)
     return kept
 
 
@@ -62,7 +67,7 @@ def name_optimized(policy: Policy, optimizer: torch.optim.Optimizer) -> list[str
 
 
 def copy_optimizer(
-    policy: Policy, optimizer: torch.optim.Optimizer, *, keep: bool
+    policy: Policy, optimizer: torch.optim.Optimizer, buffers: HostBuffers, *, keep: bool
 ) -> dict[str, dict[str, Any]]:
     """The optimizer's state by weight, each tensor whole."""
     states = optimizer.state_dict()["state"]
@@ -71,7 +76,7 @@ def copy_optimizer(
         values = states.get(index, {})
         tensors = ((key, value) for key, value in values.items() if isinstance(value, Tensor))
         rest = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
-        copied[name] = copy_whole(tensors, keep=keep) | rest
+        copied[name] = copy_whole(tensors, buffers, name, keep=keep) | rest
     return copied
 
 

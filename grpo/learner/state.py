@@ -10,14 +10,17 @@ import torch
 
 from grpo.checkpoints import LEARNER
 from grpo.learner.adapters import is_adapter
+from grpo.learner.host_buffers import HostBuffers
 from grpo.learner.reference import PolicyCopy
 from grpo.learner.restoring import restore_optimizer, restore_policy, restore_reference
 from grpo.learner.saving import capture_random_state, restore_random_state
-from grpo.learner.served import gather_weights
+from grpo.learner.served import gather_weights, lay_out_weights
 from grpo.learner.snapshot import Snapshot, copy_optimizer, copy_whole, write_snapshot
 
 if TYPE_CHECKING:
     from grpo.learner.learner import Learner
+
+WEIGHTS = "weights"
 
 
 class LearnerState:
@@ -31,6 +34,27 @@ class LearnerState:
         self._learner = learner
         self._writer = ThreadPoolExecutor(max_workers=1)
         self._saving: Future[None] | None = None
+        self._buffers = HostBuffers()
+
+    def reserve(self) -> None:
+        """Set aside the memory that a save copies to, while the other parts of a run start."""
+        learner = self._learner
+        if not learner.accelerator.is_main_process:
+            return
+        pinned = learner.device.type == "cuda"
+        forms = [
+            (f"{WEIGHTS}/{name}", weight.shape)
+            for name, weight in lay_out_weights(learner.policy.model, "float32")
+        ]
+        if learner.options.optim == "adamw_torch":
+            forms += [
+                (f"{name}/{moment}", weight.shape)
+                for name, weight in learner.policy.named_parameters()
+                if weight.requires_grad
+                for moment in ("exp_avg", "exp_avg_sq")
+            ]
+        for name, shape in forms:
+            self._buffers.reserve(name, shape, torch.float32, pinned=pinned)
 
     def begin_save(self, folder: Path) -> None:
         """Copy this rank's state, and write its part of a checkpoint while training goes on.
@@ -99,11 +123,15 @@ class LearnerState:
         )
         snapshot = Snapshot(
             random=random_state,
-            weights=copy_whole(gather_weights(model, "float32"), keep=first),
-            adapter=copy_whole(adapter, keep=first),
-            reference=copy_whole(changing, keep=first),
+            weights=copy_whole(
+                gather_weights(model, "float32"), self._buffers, WEIGHTS, keep=first
+            ),
+            adapter=copy_whole(adapter, self._buffers, "adapter", keep=first),
+            reference=copy_whole(changing, self._buffers, "reference", keep=first),
             training={
-                "optimizer": copy_optimizer(learner.policy, learner.optimizer, keep=first),
+                "optimizer": copy_optimizer(
+                    learner.policy, learner.optimizer, self._buffers, keep=first
+                ),
                 "updates_done": learner.updates_done,
                 "policy_version": learner.policy_version,
                 "coefficients": learner.coefficients.state(),
