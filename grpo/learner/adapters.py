@@ -82,7 +82,7 @@ def write_adapter(
     folder.mkdir(parents=True, exist_ok=True)
     config: LoraConfig = copy(cast("Any", model).peft_config[_ADAPTER])
     config.base_model_name_or_path = source
-    config.save_pretrained(folder)
+    config.save_pretrained(str(folder))
     stored = {stored_name(name): tensor for name, tensor in weights.items()}
     save_file(stored, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
