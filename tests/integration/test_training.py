@@ -176,6 +176,7 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(train, short, short_run
     assert (resumed.folder / weights).read_bytes() == (short_run.folder / weights).read_bytes()
 
 
+@pytest.mark.long
 def test_a_fork_goes_on_with_two_ranks_that_share_the_weights(train, short, short_run, tmp_path):
     """From one rank's checkpoint to FSDP2: same rollouts, same loss, pushed from the shards."""
     checkpoint = short_run.folder / "checkpoints/checkpoint-2"
