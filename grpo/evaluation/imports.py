@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ class StoredPool:
 
     def generate(
         self, requests: Sequence[RolloutRequest], _sampling: SamplingOptions
-    ) -> Iterator[Rollout]:
+    ) -> Generator[Rollout, None, None]:
         """The completions in their order; one that is missing ends with `abort`."""
         for request in requests:
             texts = self._completions[request.problem_id]
