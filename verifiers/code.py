@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args
 from sandbox.backends import check_backend, open_pool
 from sandbox.errors import BadTest, SandboxUnavailable
 from sandbox.judge import TestReport, TestVerdict, judge
-from sandbox.judges import JudgePool
 from sandbox.limits import Limits
+from sandbox.on_demand import LARGE_MEMORY_MB, pool_for_large_programs, pool_for_tests
 from sandbox.options import Backend, Isolation, SandboxOptions
 from sandbox.pool import PoolStats, SandboxPool
-from sandbox.result import InfraCause
+from sandbox.result import InfraCause, Runs
 from sandbox.suite import Suite
 from sandbox.suite_reader import read_suite
 from verifiers.code_block import Extraction, find_program
@@ -83,7 +83,8 @@ class CodeVerifier(Verifier):
             cpu_s: CPU seconds of one test, unless the problem says otherwise.
             wall_s: Wall seconds of one test; by default the larger of 3 times `cpu_s` and `cpu_s` +
                 4.
-            memory_mb: Memory of one program; a problem may ask for less, not for more.
+            memory_mb: Memory of one program, unless the problem says otherwise; one that asks for
+                more, up to 2048, has its programs run one at a time.
             stdout_kb: Output of one test.
             image: Docker image, by default the one that `verigrad sandbox build` makes.
             runtime: Docker runtime, such as `runsc`.
@@ -119,7 +120,8 @@ class CodeVerifier(Verifier):
             raise UserError(f"The code verifier cannot be set up so: {error}.") from error
         self._lock = threading.Lock()
         self._pool: SandboxPool | None = None
-        self._judges = JudgePool(self._options)
+        self._judges = pool_for_tests(self._options)
+        self._large = pool_for_large_programs(self._options)
         self._engine_checked = False
         self._suites: dict[tuple[str, str], tuple[Any, Suite]] = {}
 
@@ -154,7 +156,7 @@ class CodeVerifier(Verifier):
             raise BadReference(
                 f"{problem.source}: the tests of problem {problem.id} cannot be used: {error}."
             ) from error
-        granted = self._options.limits.memory_mb
+        granted = max(self._options.limits.memory_mb, LARGE_MEMORY_MB)
         if suite.limits.memory_mb > granted:
             raise BadReference(
                 f"{problem.source}: problem {problem.id} asks for limits.memory_mb "
@@ -175,7 +177,7 @@ class CodeVerifier(Verifier):
                 Status.LIMIT, 0.0, Reason.TOO_LONG, extracted=shown, report=nothing_run
             )
         try:
-            pool = self._started()
+            pool = self._pool_for(suite)
         except SandboxUnavailable as error:
             return self._verdict(
                 Status.ERROR, None, Reason.SANDBOX_UNAVAILABLE, extracted=program, detail=str(error)
@@ -186,7 +188,7 @@ class CodeVerifier(Verifier):
         return self._from_reports(program, reports, len(suite.tests), time.monotonic() - start)
 
     def stats(self) -> PoolStats | None:
-        """Counts of the sandbox; None before it was started."""
+        """Counts of the containers for programs of usual size; None before they were started."""
         pool = self._pool
         return None if pool is None else pool.stats()
 
@@ -195,6 +197,7 @@ class CodeVerifier(Verifier):
         with self._lock:
             pool, self._pool = self._pool, None
         self._judges.close()
+        self._large.close()
         if pool is not None:
             pool.close()
             atexit.unregister(self.close)
@@ -205,6 +208,11 @@ class CodeVerifier(Verifier):
                 self._pool = open_pool(self._options)
                 atexit.register(self.close)
             return self._pool
+
+    def _pool_for(self, suite: Suite) -> Runs:
+        pool = self._started()  # in any case: that proves the limits on this machine
+        usual = self._options.limits.memory_mb
+        return self._large if suite.limits.memory_mb > usual else pool
 
     def _suite(self, problem: Problem) -> Suite:
         key = (problem.source, problem.id)

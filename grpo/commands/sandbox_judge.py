@@ -97,8 +97,15 @@ def add_action(actions: Any) -> None:
     parser.add_argument(
         "--stop-early", action="store_true", help="leave out the tests after one that fails"
     )
-    parser.add_argument("--cpu-s", type=float, default=4.0, help="of one test (default: 4)")
-    parser.add_argument("--memory-mb", type=int, default=256, help="default: 256")
+    parser.add_argument(
+        "--cpu-s", type=float, default=4.0, help="of a test that states none (default: 4)"
+    )
+    parser.add_argument(
+        "--memory-mb",
+        type=int,
+        default=256,
+        help="of a program whose problem states none (default: 256)",
+    )
     parser.add_argument("--pool-size", type=int, help="programs at a time; default: one a core")
     parser.add_argument("--image", help="default: the one that `verigrad sandbox build` makes")
     parser.add_argument("--runtime", help="container runtime, such as runsc (gVisor)")

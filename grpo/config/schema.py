@@ -234,9 +234,10 @@ class SandboxConfig(Section):
     pool_size: Positive | None = None
     """Warm containers a machine; by default one for each core, at most 8."""
     cpu_s: Annotated[float, Field(gt=0)] = 4.0
-    """CPU seconds that one test may take."""
+    """CPU seconds that one test may take, unless its problem says otherwise."""
     memory_mb: Positive = 256
-    """Memory that one program may take."""
+    """Memory that one program may take, unless its problem says otherwise. Programs of problems
+    that ask for more, which is granted up to 2048, run one at a time."""
 
     @model_validator(mode="after")
     def _unsafe_only_when_allowed(self) -> Self:

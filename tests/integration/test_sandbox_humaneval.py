@@ -92,8 +92,7 @@ def task(row: dict[str, Any], entry_point: str) -> Task:
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[CodeVerifier]:
-    # One solution of MBPP+ returns a list of a gigabyte, and needs 20 seconds for that.
-    with closing(CodeVerifier(cpu_s=30.0, memory_mb=2048)) as one:
+    with closing(CodeVerifier()) as one:
         one.start()
         yield one
 

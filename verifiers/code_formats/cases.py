@@ -18,7 +18,9 @@ STDIN_TYPES = ("stdin", "stdin_stdout")
 FUNCTION_TYPES = ("functional", "function_call")
 
 # CPU seconds of a test program that calls the tested function a hundred times and more.
-PROGRAM_CPU_S = 30.0
+_PROGRAM_CPU_S = 30.0
+# What the published solution itself holds for the largest inputs: a list of ten million tuples.
+_PROGRAM_MEMORY_MB = {"combinations_colors": 2048}
 
 # What sites that ask for a function have imported before the submission starts.
 PREAMBLE = """\
@@ -146,6 +148,12 @@ def function_test(entry_point: str, arguments: Sequence[Any], expected: Any) -> 
     if isinstance(expected, list) and len(expected) == 1:
         return test | {"any_of": [expected, restore_keys(expected[0])]}
     return test | {"expected": expected}
+
+
+def program_limits(entry_point: str | None) -> dict[str, Any]:
+    """Limits that a test program of HumanEval+ or MBPP+ needs for a function that is right."""
+    memory_mb = _PROGRAM_MEMORY_MB.get(entry_point or "")
+    return {"cpu_s": _PROGRAM_CPU_S} | ({} if memory_mb is None else {"memory_mb": memory_mb})
 
 
 def restore_keys(value: Any) -> Any:

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from verifiers.code_formats import evalplus_check
-from verifiers.code_formats.cases import PROGRAM_CPU_S
+from verifiers.code_formats.cases import program_limits
 from verifiers.code_formats.literals import read_calls, restore_types
 from verifiers.code_formats.row import CodeFormat, CodeRow, Fields, describe
 
@@ -45,7 +45,7 @@ def _read(fields: Fields) -> CodeRow:
                 }
             ],
             "preamble": prompt,
-            "limits": {"cpu_s": PROGRAM_CPU_S},
+            "limits": program_limits(entry_point),
         },
         solution=solution,
     )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from verifiers.code_formats.cases import PROGRAM_CPU_S
+from verifiers.code_formats.cases import program_limits
 from verifiers.code_formats.prompts import show_asserts
 from verifiers.code_formats.row import CodeFormat, CodeRow, Fields
 
@@ -27,7 +27,7 @@ def _read(fields: Fields) -> CodeRow:
         tests.append(_make_plus_test(fields, setup, entry_point))
     common: dict[str, Any] = {"entry_point": entry_point, "preamble": setup, "setup": setup}
     if fields.row.get("test"):
-        common["limits"] = {"cpu_s": PROGRAM_CPU_S}
+        common["limits"] = program_limits(entry_point)
     code = fields.optional_text("code")
     return CodeRow(
         id=fields.identity("task_id"),

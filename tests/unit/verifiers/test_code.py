@@ -137,6 +137,24 @@ def test_a_program_of_a_megabyte_is_not_run(judge):
     assert pool.jobs == []
 
 
+def test_programs_of_problems_that_ask_for_more_memory_have_containers_of_their_own(monkeypatch):
+    usual, large = FakePool(RIGHT), FakePool(RIGHT)
+    monkeypatch.setattr(verifiers.code, "open_pool", lambda _options: usual)
+    monkeypatch.setattr(verifiers.code, "pool_for_large_programs", lambda _options: large)
+    monkeypatch.setattr(CodeVerifier, "_check_engine_once", lambda _self: None)
+    verifier = CodeVerifier(memory_mb=512)
+    for memory_mb in (512, 513, 2048):
+        asking = problem({"tests": TESTS, "limits": {"memory_mb": memory_mb}})
+        verifier.prepare(asking)
+        verdict = verifier.verify(Submission(problem=asking, completion=BLOCK))
+        assert verdict.status is Status.CORRECT
+    verifier.close()
+    assert [job.limits.memory_mb for job in usual.jobs] == [512]
+    assert [job.limits.memory_mb for job in large.jobs] == [513, 2048]
+    assert usual.closed
+    assert large.closed
+
+
 def test_no_sandbox_is_no_verdict(monkeypatch):
     def refuse(_options):
         raise SandboxUnavailable(Cause.NO_ENGINE, "start it")

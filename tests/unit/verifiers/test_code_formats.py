@@ -117,6 +117,15 @@ def test_time_limits_are_multiplied():
     assert "limits" not in read_code_row(rows("codecontests")[0], "row")["answer"]
 
 
+def test_a_published_solution_that_holds_much_has_the_memory_that_it_needs():
+    usual = read("mbpp_plus")["answer"]["limits"]
+    code = "def combinations_colors(l, n): return []"
+    tests = ["assert combinations_colors([], 1) == []"]
+    large = read("mbpp_plus", code=code, test_list=tests)["answer"]["limits"]
+    assert usual == {"cpu_s": 30.0}
+    assert large == {"cpu_s": 30.0, "memory_mb": 2048}
+
+
 def test_several_outputs_of_one_input_are_all_right():
     tests = made_from("codecontests", 4)
     assert {test["input"]: test["output"] for test in tests} == {

@@ -1,4 +1,4 @@
-"""The containers of one machine that run test code: none is started before a test needs one."""
+"""Containers of one machine that are started with the first job that needs them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from sandbox.pool import SandboxPool
 from sandbox.result import ExecResult, InfraCause, Job, infra_result
 from sandbox.unsafe import start_process
 
-# Test code is large at times, and is run with its libraries.
-MEMORY_MB = 2048
+# Of test code, which is large at times and is run with its libraries, and the most that a problem
+# may ask for on behalf of the programs that solve it.
+LARGE_MEMORY_MB = 2048
 
 
-class JudgePool:
-    """Runs test programs and checkers; never a program under test.
+class OnDemandPool:
+    """A pool that is opened by its first job.
 
-    Its containers are set up like those for programs, whose limits have been proven at start.
+    Its containers are set up like those of the pool whose limits have been proven at start.
 
     Args:
-        options: Of the pool that runs the programs.
+        options: Its settings.
     """
 
     def __init__(self, options: SandboxOptions) -> None:
-        limits = dataclasses.replace(options.limits, memory_mb=MEMORY_MB)
-        self._options = dataclasses.replace(options, limits=limits, spares=0, for_tests=True)
+        self._options = options
         self._lock = threading.Lock()
         self._pool: SandboxPool | None = None
 
@@ -62,3 +62,28 @@ class JudgePool:
         return SandboxPool(
             lambda: start_container(engine, options, create_lock), options, on_close=engine.close
         )
+
+
+def pool_for_tests(options: SandboxOptions) -> OnDemandPool:
+    """Runs test programs and checkers; never a program under test.
+
+    Args:
+        options: Of the pool that runs the programs.
+    """
+    options = dataclasses.replace(options, spares=0, for_tests=True)
+    return OnDemandPool(_with_memory(options, LARGE_MEMORY_MB))
+
+
+def pool_for_large_programs(options: SandboxOptions) -> OnDemandPool:
+    """Runs the programs whose problems ask for more memory than others get, one at a time.
+
+    Args:
+        options: Of the pool that runs the others.
+    """
+    options = dataclasses.replace(options, pool_size=1, spares=0)
+    return OnDemandPool(_with_memory(options, LARGE_MEMORY_MB))
+
+
+def _with_memory(options: SandboxOptions, memory_mb: int) -> SandboxOptions:
+    limits = dataclasses.replace(options.limits, memory_mb=memory_mb)
+    return dataclasses.replace(options, limits=limits)
