@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from sandbox.breaker import CircuitBreaker
 from sandbox.errors import PoolFull, SandboxError, WorkerLost
+from sandbox.line import Line, Place
 from sandbox.options import SandboxOptions
 from sandbox.result import (
     ExecResult,
@@ -82,12 +83,13 @@ class SandboxPool:
         self._launch = launch
         self._options = options
         self._on_close = on_close
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._line = Line(lock)
         self._idle: deque[Runner] = deque()
         self._busy: set[Runner] = set()
         self._starting = 0
         self._closed = False
-        self._waiting = 0
         self._breaker = CircuitBreaker(patience_s=options.engine_wait_s)
         self._alone = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -111,7 +113,9 @@ class SandboxPool:
                 f"a job's memory_mb ({job.limits.memory_mb}) is above that of the sandbox's "
                 f"containers ({self._options.limits.memory_mb}); raise limits.memory_mb there"
             )
-        results = self._try_once(job, fresh=False)
+        with self._changed:
+            number = self._line.number()  # kept by a job that is made again
+        results = self._try_once(job, number, fresh=False)
         deaths = 0
         for attempt in range(1, MAX_TRIES if job.repeatable else 1):
             if isinstance(results, tuple):
@@ -125,7 +129,7 @@ class SandboxPool:
             if results.cause is InfraCause.STALLED and attempt > 1:
                 break
             with self._alone:  # a machine that stalls is not helped by many reruns at once
-                results = self._try_once(job, fresh=True)
+                results = self._try_once(job, number, fresh=True)
         if isinstance(results, tuple):
             return results
         if deaths + results.fatal >= FATAL_DEATHS:
@@ -160,13 +164,14 @@ class SandboxPool:
             runners = [*self._idle, *self._busy]
             self._idle.clear()
             self._changed.notify_all()
+            self._line.call_all()
         for runner in runners:
             self._threads.submit(runner.close)
         self._threads.shutdown(wait=True)
         self._on_close()
 
-    def _try_once(self, job: Job, *, fresh: bool) -> tuple[ExecResult, ...] | _Lost:
-        runner = self._take(fresh=fresh)
+    def _try_once(self, job: Job, number: int, *, fresh: bool) -> tuple[ExecResult, ...] | _Lost:
+        runner = self._take(number, fresh=fresh)
         if isinstance(runner, _Lost):
             return runner
         untouched = runner.runs == 0
@@ -189,26 +194,24 @@ class SandboxPool:
         self._count_job(results=results)
         return results
 
-    def _take(self, *, fresh: bool) -> Runner | _Lost:
+    def _take(self, number: int, *, fresh: bool) -> Runner | _Lost:
         """Wait for a container; none is to be had once the pool is closed, or in a long outage."""
         asked = time.monotonic()
         with self._changed:
-            if self._waiting >= self._options.max_waiting:
+            if not fresh and len(self._line) >= self._options.max_waiting:
                 raise PoolFull(
-                    f"{self._waiting} jobs wait for {self._options.pool_size} containers; hand in "
-                    "fewer at a time, or raise max_waiting"
+                    f"{len(self._line)} jobs wait for {self._options.pool_size} containers; hand "
+                    "in fewer at a time, or raise max_waiting"
                 )
-            self._waiting += 1
             try:
-                runner = self._wait_for_runner(fresh=fresh)
+                with self._line.stand(number) as place:
+                    return self._wait_for_runner(place, fresh=fresh)
             finally:
-                self._waiting -= 1
                 self._queue_s += time.monotonic() - asked
-        return runner
 
-    def _wait_for_runner(self, *, fresh: bool) -> Runner | _Lost:
+    def _wait_for_runner(self, place: Place, *, fresh: bool) -> Runner | _Lost:
         while not self._closed:
-            if self._idle and len(self._busy) < self._options.pool_size:
+            if place.first and self._idle and len(self._busy) < self._options.pool_size:
                 # The most used one first, so that a fresh one stands by for the retries.
                 choose = min if fresh else max
                 runner = choose(self._idle, key=lambda one: one.runs)
@@ -222,7 +225,7 @@ class SandboxPool:
             refusal = self._breaker.refusal()
             if refusal is not None and not self._busy:
                 return _Lost(InfraCause.UNAVAILABLE, f"no container can be had: {refusal}")
-            self._changed.wait(1.0)
+            place.wait(1.0)
         return _Lost(InfraCause.UNAVAILABLE, "the pool is closed")
 
     def _retirement(self, runner: Runner) -> str | None:
@@ -243,7 +246,7 @@ class SandboxPool:
                 self._idle.append(runner)
             else:
                 self._retire(runner, retire)
-            self._changed.notify_all()
+            self._line.call_first()
 
     def _retire(self, runner: Runner, cause: str) -> None:
         """Take a container out of service; called with the lock held."""
@@ -290,7 +293,7 @@ class SandboxPool:
             self._counts["launched", ""] += 1
             if not self._closed:
                 self._idle.append(runner)
-                self._changed.notify_all()
+                self._line.call_first()
                 return
         runner.close()
 
@@ -299,7 +302,7 @@ class SandboxPool:
             if not self._breaker.is_open:
                 logger.warning("no container could be started: %s", error)
             self._breaker.engine_failed(str(error))
-            self._changed.notify_all()
+            self._line.call_all()
             self._changed.wait_for(lambda: self._closed, timeout=LAUNCH_PAUSE_S)
             self._starting -= 1
             self._fill()

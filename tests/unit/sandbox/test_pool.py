@@ -8,7 +8,7 @@ from sandbox.breaker import LOST_SHARE, MIN_JOBS, CircuitBreaker
 from sandbox.errors import PoolFull, WorkerLost
 from sandbox.limits import Limits
 from sandbox.options import SandboxOptions
-from sandbox.pool import MAX_TRIES, SandboxPool
+from sandbox.pool import MAX_TRIES, RETRY_PAUSE_S, SandboxPool
 from sandbox.result import ExecResult, ExecStatus, Flag, InfraCause, Job, infra_result
 from sandbox.runner import PROBE, PROBE_OUTPUT
 
@@ -172,6 +172,78 @@ def test_no_more_than_pool_size_run_at_once(make_pool):
         thread.join()
     assert pool.stats().jobs == 30
     assert max(most) <= 3
+
+
+def test_jobs_are_served_in_the_order_in_which_they_came(make_pool):
+    served, release = [], threading.Event()
+
+    class Recorder(FakeRunner):
+        def run(self, job):
+            served.append(job.program)
+            release.wait(10)
+            return super().run(job)
+
+    class Recorders(Factory):
+        def __call__(self):
+            runner = Recorder(self)
+            self.made.append(runner)
+            return runner
+
+    def job(name):
+        return Job(program=str(name), inputs=(b"",))
+
+    pool = make_pool(Recorders(), pool_size=1, spares=1)
+
+    def run_first_and_last():
+        pool.run(job("first"))
+        pool.run(job("last"))  # at once, when all others have been waiting for long
+
+    threads = [threading.Thread(target=run_first_and_last)]
+    threads += [threading.Thread(target=pool.run, args=(job(one),)) for one in range(8)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        wait_until(lambda: served == ["first"] and len(pool._line) == number)  # noqa: B023
+    release.set()
+    for thread in threads:
+        thread.join()
+    assert served == ["first", *map(str, range(8)), "last"]
+
+
+def test_a_job_that_is_made_again_goes_before_those_that_came_later(make_pool):
+    served, release = [], threading.Event()
+
+    def lose_the_first():
+        release.wait(10)
+        return WorkerLost("protocol", "nonsense")
+
+    class Recorder(FakeRunner):
+        def run(self, job):
+            served.append(job.program)
+            return super().run(job)
+
+    class Recorders(Factory):
+        def __call__(self):
+            runner = Recorder(self)
+            self.made.append(runner)
+            return runner
+
+    def slow():
+        time.sleep(3 * RETRY_PAUSE_S)
+        return OK
+
+    pool = make_pool(Recorders(lose_the_first, slow), pool_size=1, spares=2)
+    names = ["lost", "a", "b", "c"]
+    threads = [
+        threading.Thread(target=pool.run, args=(Job(program=name, inputs=(b"",)),))
+        for name in names
+    ]
+    for number, thread in enumerate(threads):
+        thread.start()
+        wait_until(lambda: served == ["lost"] and len(pool._line) == number)  # noqa: B023
+    release.set()
+    for thread in threads:
+        thread.join()
+    assert served == ["lost", "a", "lost", "b", "c"]
 
 
 def test_an_engine_that_stays_away_is_no_verdict(make_pool):
