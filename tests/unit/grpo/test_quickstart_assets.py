@@ -17,7 +17,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sandbox.limits import Limits
-from sandbox.suite import FunctionTest, read_suite
+from sandbox.suite import FunctionTest
+from sandbox.suite_reader import read_suite
 
 ROOT = Path(__file__).resolve().parents[3]
 POLICY = ROOT / "grpo" / "bundled" / "quickstart_policy"

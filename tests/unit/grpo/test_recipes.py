@@ -13,7 +13,7 @@ from grpo.data.prompts import PromptEncoder
 from grpo.data.rows import read_rows
 from grpo.paths import find_model, project_roots
 from verifiers.errors import UserError
-from verifiers.golds import ANSWER_VERIFIERS, check_gold
+from verifiers.golds import check_gold
 from verifiers.judge import Judge
 from verifiers.problem import Submission
 from verifiers.verdict import Status
@@ -86,10 +86,9 @@ def test_five_published_rows_verify(name):
     try:
         for problem in problems:
             judge.prepare(problem)
-        if data.verifier in ANSWER_VERIFIERS:
-            for problem in problems:
-                check = check_gold(problem, judge, data.verifier_options)
-                assert (check.tried, check.fault) == (True, None), check
+        checks = [check_gold(problem, judge, data.verifier_options) for problem in problems]
+        assert [check for check in checks if check.fault] == []
+        if name not in RIGHT and all(check.tried for check in checks):
             return
         right = completions_of(name, data.verifier_options)
         for index, problem in enumerate(problems):
