@@ -162,7 +162,7 @@ def test_the_head_that_vllm_leaves_behind_would_be_noticed(pool, policy):
 
         vllm_transfer.find_layers_with_shared_weight = actor.kept
 
-    in_actor = pool._engines[0].actor.__ray_call__
+    in_actor = pool._engines.serving()[0].actor.__ray_call__
     perturb(policy, seed=2)
     ray.get(in_actor.remote(forget_shared_layers))
     try:
@@ -186,7 +186,7 @@ def test_a_prefix_cache_that_outlived_a_push_would_be_noticed(pool, policy):
     def drop_cache(actor):
         del actor._loop.engine._drop_caches
 
-    in_actor = pool._engines[0].actor.__ray_call__
+    in_actor = pool._engines.serving()[0].actor.__ray_call__
     sample(pool, SAMPLING)
     perturb(policy, seed=3)
     ray.get(in_actor.remote(keep_cache))
@@ -231,7 +231,7 @@ def wait_for_tokens(pool, number):
     def count(actor):
         return actor._loop.call(lambda engine: engine.num_generated)
 
-    while ray.get(pool._engines[0].actor.__ray_call__.remote(count)) < number:
+    while ray.get(pool._engines.serving()[0].actor.__ray_call__.remote(count)) < number:
         pass
 
 
@@ -241,7 +241,7 @@ def test_closing_leaves_no_process_and_no_file(pool, model, leftovers_before):
     )
     second.start()
     second.wait_ready()
-    pid = ray.get(second._engines[0].actor.__ray_call__.remote(lambda actor: os.getpid()))
+    pid = ray.get(second._engines.serving()[0].actor.__ray_call__.remote(lambda actor: os.getpid()))
     process = psutil.Process(cast("int", pid))
     children = process.children(recursive=True)
     second.close()

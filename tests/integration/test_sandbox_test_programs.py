@@ -386,10 +386,11 @@ def workers() -> Iterator[tuple[Worker, Worker]]:
 
 def report(workers: tuple[Worker, Worker], test: dict[str, Any], program: str) -> TestReport:
     suite = read_suite([test], LIMITS)
-    for _ in range(MAX_TRIES):  # as a pool does where the machine stalls
-        (only,) = judge(workers[0], program, suite, stop_early=True, judges=workers[1])
+    (only,) = judge(workers[0], program, suite, stop_early=True, judges=workers[1])
+    for _ in range(MAX_TRIES - 1):  # as a pool does where the machine stalls
         if only.infra is not InfraCause.STALLED:
             break
+        (only,) = judge(workers[0], program, suite, stop_early=True, judges=workers[1])
     return only
 
 

@@ -132,7 +132,7 @@ def test_a_damaged_segment_is_refused_and_the_next_push_lands(pool, policy):
 
 
 def test_closing_ends_the_children_and_removes_their_shared_memory(pool, segments_before):
-    actor = pool._engines[0].actor
+    actor = pool._engines.serving()[0].actor
     pid = ray.get(actor.__ray_call__.remote(lambda actor: os.getpid()))
     process = psutil.Process(cast("int", pid))
     children = process.children(recursive=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from grpo.algorithms.advantages import (
@@ -15,13 +17,13 @@ from grpo.algorithms.outcomes import Outcome
 from verifiers.errors import UserError
 
 
-def compute(groups, estimator, **scaling):
+def compute(groups, estimator, **scaling: Any) -> Any:
     """Advantages of plain rewards; None is an unverified member."""
-    by = "group" if estimator in SCALED else "none"
+    settings: dict[str, Any] = {"by": "group" if estimator in SCALED else "none"} | scaling
     return compute_advantages(
         [[None if r is None else Outcome(reward=r) for r in group] for group in groups],
         estimator=estimator,
-        scaling=Scaling(**({"by": by} | scaling)),
+        scaling=Scaling(**settings),
     )
 
 

@@ -192,7 +192,7 @@ def opo(i):
     return advantages(outcomes(i["rewards"], i["group"], i["lengths"]), "opo", by="none")
 
 
-def plain(estimator):
+def plain(estimator) -> Callable[[Any], Any]:
     return lambda i: advantages(outcomes(i["rewards"], i["group"]), estimator, by="none")
 
 

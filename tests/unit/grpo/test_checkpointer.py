@@ -23,7 +23,7 @@ class SlowLearner:
     def __init__(self):
         self.may_write = threading.Event()
         self.weights = "first"
-        self.error = None
+        self.error: LearnerDied | None = None
 
     def begin_save(self, folder):
         self._copy, self._folder = self.weights, folder
@@ -46,6 +46,10 @@ class Counter:
         self.count = state["count"]
 
 
+def never(incident):
+    pytest.fail(f"nothing was to be noted: {incident}")
+
+
 def names(folder):
     return [path.name for path in list_checkpoints(folder)]
 
@@ -53,7 +57,7 @@ def names(folder):
 def test_training_goes_on_while_the_state_of_then_is_written(tmp_path):
     learner, counter, progress = SlowLearner(), Counter(), Progress(step=1, policy_version=1)
     checkpointer = RunCheckpointer(
-        tmp_path, learner, keep_last=2, note=pytest.fail, parts={"counter": counter}
+        tmp_path, learner, keep_last=2, note=never, parts={"counter": counter}
     )
     checkpointer.save(progress)
     learner.weights, counter.count, progress.step = "second", 7, 2
@@ -84,7 +88,7 @@ def test_a_rank_that_dies_while_it_writes_costs_that_checkpoint_only(tmp_path):
 def test_what_a_killed_run_left_half_written_is_removed(tmp_path):
     (tmp_path / "partial-3-99" / "policy").mkdir(parents=True)
     (tmp_path / "removing-checkpoint-1").mkdir()
-    RunCheckpointer(tmp_path, SlowLearner(), keep_last=1, note=pytest.fail)
+    RunCheckpointer(tmp_path, SlowLearner(), keep_last=1, note=never)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -98,7 +102,7 @@ def test_the_best_checkpoint_outlives_keep_last(tmp_path):
     learner = SlowLearner()
     learner.may_write.set()
     checkpointer = RunCheckpointer(
-        tmp_path, learner, keep_last=1, note=pytest.fail, best_metric="heldout/maths/pass@1"
+        tmp_path, learner, keep_last=1, note=never, best_metric="heldout/maths/pass@1"
     )
     for step, value in enumerate((0.2, 0.9, 0.5, 0.9, 0.1), start=1):
         progress = Progress(step=step)
@@ -116,7 +120,7 @@ def run(tmp_path):
     learner = SlowLearner()
     learner.may_write.set()
     folder = tmp_path / "run"
-    checkpointer = RunCheckpointer(folder / "checkpoints", learner, keep_last=1, note=pytest.fail)
+    checkpointer = RunCheckpointer(folder / "checkpoints", learner, keep_last=1, note=never)
     checkpointer.save(Progress(step=4))
     checkpointer.finish()
     return folder

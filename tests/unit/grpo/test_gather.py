@@ -106,6 +106,7 @@ def test_at_the_cap_the_step_goes_on_and_names_the_prompts(rewards, named):
     gathered = gatherer.gather(1, 0)
     assert sum(len(ids) for ids, _ in collector.rounds) == len(gathered.groups) == 16
     assert gathered.surplus == 0
+    assert gathered.remark is not None
     assert (
         "0 of 4 wanted groups have a signal after 16 problems (max_gen_batches)" in gathered.remark
     )
@@ -147,6 +148,7 @@ def test_the_ledger_remembers_tries_solutions_and_the_last_visit():
     ledger.record(1, [make_group(PROBLEMS[0], MIXED), make_group(PROBLEMS[1], BROKEN)])
     ledger.record(3, [make_group(PROBLEMS[0], EASY)])
     entry = ledger.find("p00")
+    assert entry is not None
     assert (entry.tries, entry.solved, entry.pass_rate, entry.last_seen) == (4, 3, 1.0, 3)
     assert ledger.find("p01") is None, "what was not verified says nothing of the problem"
     again = PromptLedger()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,8 @@ class Spy:
     events: list = field(default_factory=list)
     reports: list = field(default_factory=list)
     batches: list = field(default_factory=list)
-    pool: FakePool | None = None
+    pool: Any = None
+    collector: Any = None
     traces: list = field(default_factory=list)
     metrics: dict = field(default_factory=lambda: {"loss": 0.0})
     skipped: str | None = None
@@ -144,7 +146,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
     settings = {"steps": 2, "eval_steps": 0, "save_steps": 0, "evaluate_first": True} | options
     ledger = PromptLedger()
     spy.pool = FakePool(outcomes)
-    collector = Collector(
+    spy.collector = Collector(
         pool=spy.pool,
         fleet=FakeFleet(),
         prompts={problem.id: (1, 2) for problem in PROBLEMS},
@@ -156,7 +158,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
         source=DirectSource(
             Gatherer(
                 sampler=ProblemSampler(sets=[PROBLEMS], weights=[1.0], prompts_per_step=2, seed=0),
-                collector=collector,
+                collector=spy.collector,
                 ledger=ledger,
                 sampling=SAMPLING,
                 accept=visit_all,
@@ -296,8 +298,8 @@ def test_a_finished_run_that_is_resumed_only_evaluates():
 
 def test_a_problem_drawn_twice_gets_two_groups_with_their_own_seeds():
     spy = Spy()
-    parts = make_parts(spy, ["right", "wrong"])
-    groups = parts.source._gatherer._collector.collect(
+    make_parts(spy, ["right", "wrong"])
+    groups = spy.collector.collect(
         [PROBLEMS[0], PROBLEMS[0]], SAMPLING, group_size=2, seed_parts=(0, 1)
     )
     seeds = [member.rollout.seed for group in groups for member in group.members]
@@ -321,7 +323,7 @@ def test_a_learner_that_dies_is_recovered_and_its_steps_are_made_again():
 def test_a_completion_that_no_engine_finished_is_not_verified():
     spy = Spy()
     parts = make_parts(spy, ["right", "wrong", "right"])
-    pool = parts.source._gatherer._collector._pool
+    pool = spy.pool
     whole = pool.generate
 
     def generate(requests, sampling):
@@ -341,8 +343,7 @@ def test_leaving_in_the_middle_gives_up_what_is_being_sampled():
     def check_stop():
         raise StopRequested
 
-    parts = make_parts(spy, ["right", "wrong"], check_stop=check_stop)
-    collector = parts.source._gatherer._collector
+    make_parts(spy, ["right", "wrong"], check_stop=check_stop)
     whole = spy.pool.generate
 
     def generate(requests, sampling):
@@ -353,7 +354,7 @@ def test_leaving_in_the_middle_gives_up_what_is_being_sampled():
 
     spy.pool.generate = generate
     with pytest.raises(StopRequested):
-        collector.collect(PROBLEMS[:1], SAMPLING, group_size=2, seed_parts=(0, 1))
+        spy.collector.collect(PROBLEMS[:1], SAMPLING, group_size=2, seed_parts=(0, 1))
     assert closed
 
 

@@ -11,7 +11,9 @@ from verifiers.verdict import Reason, Status, Verdict
 VALUES = {Status.CORRECT: 1.0, Status.INCORRECT: -1.0, Status.NO_ANSWER: -2.0, Status.LIMIT: 0.0}
 
 
-def make_verdict(status=Status.CORRECT, score=1.0, **components) -> Verdict:
+def make_verdict(
+    status: Status = Status.CORRECT, score: float | None = 1.0, **components: float
+) -> Verdict:
     return Verdict(
         status=status,
         score=score,

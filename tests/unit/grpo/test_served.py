@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
@@ -32,11 +33,11 @@ def serve():
     """A function that starts a server with a script: what to answer to each POST in turn."""
     servers = []
 
-    def start(*script, models=("m",), models_status=200):
+    def start(*script: Any, models=("m",), models_status=200):
         log = []
 
         class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *args):
+            def log_message(self, format, *args):  # noqa: A002 - the base class's name
                 pass
 
             def answer(self, status, body, headers=()):
@@ -55,7 +56,7 @@ def serve():
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 log.append((self.path, body, self.headers.get("Authorization")))
-                step = script[min(len(log), len(script)) - 1]
+                step: Any = script[min(len(log), len(script)) - 1]
                 if callable(step):
                     step = step()
                 self.answer(*step)

@@ -88,7 +88,7 @@ def test_every_iteration_clips_against_the_policy_before_the_first(bare, samples
         naive.step(losses[-1])
     assert_same_weights(learner, naive)
     assert report.metrics["num_updates"] == 3
-    assert report.metrics["loss"] == pytest.approx(sum(losses).item() / 3, abs=1e-5)
+    assert report.metrics["loss"] == pytest.approx(torch.stack(losses).sum().item() / 3, abs=1e-5)
     assert report.metrics["clip_ratio/region_mean"] > 0
     assert report.metrics["ratio/max"] > 1 + EPSILON
     assert learner.updates_done == 3
@@ -121,6 +121,7 @@ def test_a_policy_that_is_not_itself_at_the_first_pass_stops_the_run(
 
     def disturbed(self, *args, **kwargs):
         found = score(self, *args, **kwargs)
+        assert found.start_logprobs is not None
         return replace(found, start_logprobs=found.start_logprobs + 0.01)
 
     monkeypatch.setattr(Passes, "score", disturbed)

@@ -13,7 +13,7 @@ from grpo.metrics import compute_timing_metrics, compute_waste
 from grpo.run_directory import KEPT_TRACES, RunDirectory
 from grpo.timing import LOOP, Sample, Span, StepTimes, Timeline
 from grpo.trace import make_chrome_trace
-from grpo.values import Rollout, ScoredGroup, ScoredRollout
+from grpo.values import FinishReason, Rollout, ScoredGroup, ScoredRollout
 from grpo.waits import CAUSES, OWNERS, VERIFIER_TRACK, WORKED, WORKERS, advise, compute_waits
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
@@ -176,7 +176,7 @@ def test_only_the_newest_traces_are_kept(tmp_path):
     assert names[0] == "step-000004.json"
 
 
-def make_member(member, length, reward, finish_reason="stop"):
+def make_member(member, length, reward, finish_reason: FinishReason = "stop"):
     status = {1.0: Status.CORRECT, 0.0: Status.INCORRECT, None: Status.ERROR}[reward]
     rollout = Rollout(
         problem_id="p",

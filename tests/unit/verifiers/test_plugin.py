@@ -110,8 +110,8 @@ def judge_group(checks):
         )
 
     yield judge
-    for judge in judges:
-        judge.close()
+    for one in judges:
+        one.close()
 
 
 def test_a_function_of_completions_sees_the_whole_group(judge_group):
