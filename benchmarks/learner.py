@@ -164,7 +164,7 @@ def time_checkpoint() -> None:
         learner.optimizer.step()  # the moments exist from the first step on
         learner.optimizer.zero_grad()
         learner.state.reserve()
-        waits, spent, pauses, writes = [], [], [], []
+        waits, spent, pauses, writes, size = [], [], [], [], 0
         for index in range(3):
             target = Path(folder) / f"checkpoint-{index}"
             started, cpu = time.perf_counter(), time.thread_time()
