@@ -30,12 +30,12 @@ class Isolation:
         mode: How programs are kept apart.
         first_uid: The first of the uids that are free for use; no program gets it.
         own: This supervisor and its zygotes, and any init process.
-        zygotes: Parents of all programs.
+        zygotes: Parents of all programs; of one another too.
         alone: Whether no other processes exist in this process's view of the machine.
     """
 
     def __init__(
-        self, *, mode: Mode, first_uid: int, own: set[int], zygotes: frozenset[int], alone: bool
+        self, *, mode: Mode, first_uid: int, own: set[int], zygotes: set[int], alone: bool
     ) -> None:
         self.mode = mode
         self.first_uid = first_uid
@@ -43,6 +43,11 @@ class Isolation:
         self.zygotes = zygotes
         self.alone = alone
         self._runs = 0
+
+    def add_zygote(self, one: int) -> None:
+        """Count a process that was started later among the parents of programs."""
+        self.own.add(one)
+        self.zygotes.add(one)
 
     def next_user(self) -> int | None:
         """The uid of the next program; None for this process's own."""
@@ -57,7 +62,7 @@ class Isolation:
         """Every process of the program; zombies count where an init process removes them."""
         if self.alone:
             return processes.process_ids() - self.own
-        return processes.descendants(self.zygotes)
+        return processes.descendants(self.zygotes) - self.zygotes
 
     def end(self, members: set[int]) -> None:
         """Kill them."""

@@ -23,7 +23,9 @@ class Supervisor:
     """Owns the channel to the judge.
 
     Args:
-        zygotes: Connections to the zygotes, by whether the heavy libraries are loaded in it.
+        light: Connection to the zygote of programs that need no heavy library.
+        heavy: Connection to that of the others; None as long as there is none.
+        preload_heavy: The heavy libraries.
         isolation: Keeps programs apart, and knows their processes.
         meter: Counts their CPU time.
         base_bytes: Address space that a program has mapped before it starts, where that is all
@@ -32,16 +34,20 @@ class Supervisor:
 
     def __init__(
         self,
-        zygotes: dict[bool, socket.socket],
+        *,
+        light: socket.socket,
+        heavy: socket.socket | None,
+        preload_heavy: list[str],
         isolation: Isolation,
         meter: Meter,
         base_bytes: int | None,
     ) -> None:
-        self._zygotes = zygotes
+        self._light = light
+        self._heavy = heavy
+        self._preload_heavy = preload_heavy
         self._isolation = isolation
         self._meter = meter
         self._base_bytes = base_bytes
-        self._heavy_loaded = base_bytes is not None
 
     def serve(self) -> None:
         """Answer jobs until the judge closes the channel."""
@@ -109,10 +115,7 @@ class Supervisor:
         further: tuple[int, ...] = (),
         talk: Talk | None = None,
     ) -> Facts:
-        limits, connection = job["limits"], self._zygotes[job["heavy"]]
-        if job["heavy"] and not self._heavy_loaded:
-            _load(connection)
-            self._heavy_loaded = True
+        limits, connection = job["limits"], self._zygote(heavy=job["heavy"])
         task_file = _memory_file("task", json.dumps(task).encode("ascii"))
         stdin_file = _memory_file("stdin", stdin)
         pipes = [_pipe() for _ in range(3)]
@@ -128,6 +131,14 @@ class Supervisor:
         readers = (pipes[0][0], pipes[1][0], pipes[2][0])
         watched = Limits(**{name: limits[name] for name in Limits._fields})
         return Watch(connection, readers, watched, self._isolation, self._meter, talk=talk).run()
+
+    def _zygote(self, *, heavy: bool) -> socket.socket:
+        if not heavy:
+            return self._light
+        if self._heavy is None:
+            self._heavy, id_ = _fork_heavy(self._light, self._preload_heavy)
+            self._isolation.add_zygote(id_)
+        return self._heavy
 
     def _resource_limits(self, limits: dict[str, Any], calls: int) -> dict[str, int]:
         address_space = limits["address_space_bytes"]
@@ -162,29 +173,31 @@ def main() -> None:
     mode = Mode(config["mode"])
     if mode is Mode.SAME_USER:
         kernel.set_dumpable(on=False)  # programs of the same user must not read this memory
-    traits = {"mode": mode, "adopts": not config["alone"]}
-    missing = [name for name in config["preload_heavy"] if find_spec(name) is None]
+    adopts = not config["alone"]
+    preload, preload_heavy = config["preload"], config["preload_heavy"]
+    missing = [name for name in preload_heavy if find_spec(name) is None]
     gc.collect()
     gc.freeze()  # or their collections would copy the pages that they share with this process
-    preload, heavy_too = config["preload"], [*config["preload"], *config["preload_heavy"]]
-    light, light_id, missing_light = _start_zygote({**traits, "preload": preload, "later": []})
-    # Forking a process in which large libraries are loaded costs several times as much, and many
-    # containers never need them. The process is made now, before anything is known of any program.
-    heavy, heavy_id, _ = _start_zygote({**traits, "preload": [], "later": heavy_too})
-    if not config["own_cgroup"]:
-        _load(heavy)  # what it has mapped then is taken into account below
+    light, light_id, missing_light = _start_zygote(preload=preload, mode=mode, adopts=adopts)
     isolation = Isolation(
         mode=mode,
         first_uid=config["first_uid"],
         own=processes.process_ids() if config["alone"] else set(),
-        zygotes=frozenset({light_id, heavy_id}),
+        zygotes={light_id},
         alone=config["alone"],
     )
+    heavy = base_bytes = None
+    if not config["own_cgroup"]:  # the memory limit counts from what is mapped with everything
+        heavy, heavy_id = _fork_heavy(light, preload_heavy)
+        isolation.add_zygote(heavy_id)
+        base_bytes = processes.mapped_bytes(heavy_id)
     supervisor = Supervisor(
-        {False: light, True: heavy},
-        isolation,
-        Meter(CGROUP if config["own_cgroup"] else None),
-        None if config["own_cgroup"] else processes.mapped_bytes(heavy_id),
+        light=light,
+        heavy=heavy,
+        preload_heavy=preload_heavy,
+        isolation=isolation,
+        meter=Meter(CGROUP if config["own_cgroup"] else None),
+        base_bytes=base_bytes,
     )
     ready = {"python": sys.version.split()[0], "missing": sorted({*missing, *missing_light})}
     wire.write_frame(CHANNEL_OUT, ready)
@@ -195,28 +208,39 @@ def main() -> None:
             isolation.end(left)
 
 
-def _start_zygote(traits: dict[str, Any]) -> tuple[socket.socket, int, list[str]]:
-    """Fork a zygote; returns a connection to it, its id, and the modules that this image lacks."""
+def _start_zygote(**traits: Any) -> tuple[socket.socket, int, list[str]]:
+    """Fork the first zygote; returns a connection to it, its id, and the modules it looked for."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    child = os.fork()
-    if child == 0:
+    if os.fork() == 0:
         try:
             ours.close()
             zygote.main(theirs, **traits)
         finally:
             os._exit(70)
     theirs.close()
-    first_word = ours.recv(1 << 16)
+    ready = _hear_ready(ours)
+    return ours, ready["id"], ready["missing"]
+
+
+def _fork_heavy(light: socket.socket, preload: list[str]) -> tuple[socket.socket, int]:
+    """Make the zygote with the heavy libraries; returns a connection to it, and its id.
+
+    Forking a process in which these are loaded costs several times as much, and most containers
+    never need them, so it comes with the first program that does. It is a child of the other one:
+    this process has seen programs by then, and would hand them on.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        request = json.dumps({"preload": preload}).encode()
+        socket.send_fds(light, [request], [theirs.fileno()])
+    return ours, _hear_ready(ours)["id"]
+
+
+def _hear_ready(connection: socket.socket) -> dict[str, Any]:
+    first_word = connection.recv(1 << 16)
     if not first_word:
         raise RuntimeError("the zygote died while it loaded libraries")
-    return ours, child, json.loads(first_word)["missing"]
-
-
-def _load(connection: socket.socket) -> None:
-    """Have a zygote load what it was to load later."""
-    connection.send(zygote.LOAD)
-    if connection.recv(1 << 10) != zygote.LOAD:
-        raise RuntimeError("the zygote died while it loaded libraries")
+    return json.loads(first_word)
 
 
 def _pipe() -> tuple[int, int]:

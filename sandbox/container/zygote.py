@@ -21,7 +21,6 @@ from sandbox.container.isolation import Mode
 
 # Descriptors below this are where a program's own go.
 PLACES = 10
-LOAD = b"load"
 # No program's, and nothing that a program could learn from.
 _TYPICAL = """
 import sys
@@ -44,15 +43,12 @@ result = solve(Solution().run("3 1 2")), Solution().run("x"), (lambda x: x and {
 """
 
 
-def main(
-    connection: socket.socket, *, preload: list[str], later: list[str], mode: Mode, adopts: bool
-) -> NoReturn:
+def main(connection: socket.socket, *, preload: list[str], mode: Mode, adopts: bool) -> NoReturn:
     """Serve forks until the supervisor's end of the connection closes.
 
     Args:
         connection: This end of it.
-        preload: Modules to load now.
-        later: Modules to load when that is asked for: they take memory.
+        preload: Modules to load.
         mode: How programs are kept apart.
         adopts: Whether what programs leave is to become this process's child.
     """
@@ -62,29 +58,37 @@ def main(
         namespaces.prepare()
     if adopts:
         kernel.adopt_orphans()
-    if not later:
-        _warm_up()
-        _freeze()
-    connection.send(json.dumps({"missing": missing}).encode())
+    _warm_up()
+    gc.collect()
+    # Keeps later collections from writing to, and so copying, the pages that all programs share.
+    gc.freeze()
+    connection.send(json.dumps({"missing": missing, "id": os.getpid()}).encode())
     while True:
         request, descriptors, _, _ = socket.recv_fds(connection, 4096, PLACES)
         if not request:
             os._exit(0)
-        if request == LOAD:
-            _preload(later)
-            _warm_up()
-            _freeze()
-            connection.send(LOAD)
+        task = json.loads(request)
+        if "preload" in task:
+            _fork_zygote(descriptors[0], preload=task["preload"], mode=mode, adopts=adopts)
             continue
-        _serve(connection, json.loads(request), list(descriptors))
+        _serve(connection, task, list(descriptors))
         if adopts:
             _reap_adopted()
 
 
-def _freeze() -> None:
-    gc.collect()
-    # Keeps later collections from writing to, and so copying, the pages that all programs share.
-    gc.freeze()
+def _fork_zygote(descriptor: int, **traits: Any) -> None:
+    """Make another zygote, with more libraries, which serves the supervisor on its own."""
+    child = os.fork()
+    if child == 0:
+        try:
+            # All said, for the container's system calls do not let a socket be asked what it is.
+            kind = (socket.AF_UNIX, socket.SOCK_SEQPACKET, 0)
+            main(socket.socket(*kind, fileno=descriptor), **traits)
+        except BaseException:  # noqa: BLE001 (a fork must never come back into this loop)
+            traceback.print_exc()
+        finally:
+            os._exit(candidate.NEVER_STARTED)
+    os.close(descriptor)
 
 
 def _serve(connection: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:

@@ -399,13 +399,16 @@ print(42)
 }
 
 
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
+def start() -> Iterator[Worker]:
     options = SandboxOptions(limits=LIMITS)
     with closing(Engine()) as engine:
         check_engine(engine, options)
         with closing(start_worker(engine, options)) as one:
             yield one
+
+
+worker = pytest.fixture(start, scope="module", name="worker")
+fresh_worker = pytest.fixture(start, name="fresh_worker")
 
 
 def suite() -> Suite:
@@ -423,7 +426,7 @@ def test_program_gets_its_verdict(name: str, worker: Worker) -> None:
 def test_the_container_has_nothing_left_over(worker: Worker) -> None:
     """After all of the above: init, supervisor, two zygotes, this program, and its files."""
     program = """
-import os
+import os  # and not numpy, but its name starts the second zygote
 print(len([p for p in os.listdir("/proc") if p.isdigit()]), len(os.listdir("/proc/self/fd")))
 """
     first, second = judge(
@@ -439,7 +442,7 @@ SCAN = """
 import ctypes
 codes, copies = {codes!r}, {copies}
 held = [bytes(codes) for _ in range(copies)]
-found = 0
+found = 0  # {remark}
 for line in open("/proc/self/maps"):
     ends, rights, _, _, _, *name = line.split()
     if "r" in rights and name[:1] not in (["[vvar]"], ["[vsyscall]"], ["[vvar_vclock]"]):
@@ -451,9 +454,9 @@ print(found)
 """
 
 
-def count_in_memory(worker: Worker, text: str, *, copies: int = 0) -> int:
+def count_in_memory(worker: Worker, text: str, *, copies: int = 0, remark: str = "") -> int:
     """How often a text lies in the memory of a program that is told its character codes only."""
-    program = SCAN.format(codes=list(map(ord, text)), copies=copies)
+    program = SCAN.format(codes=list(map(ord, text)), copies=copies, remark=remark)
     (result,) = worker.run(Job(program=program, inputs=(b"",), limits=LIMITS))
     assert result.status is ExecStatus.OK, result
     return int(result.stdout)
@@ -468,3 +471,29 @@ def test_a_program_finds_no_trace_of_earlier_ones(worker: Worker) -> None:
     # The search itself makes a few copies: as many of a text that was never there.
     assert count_in_memory(worker, marker) == count_in_memory(worker, unused)
     assert count_in_memory(worker, unused, copies=5) >= count_in_memory(worker, unused) + 5
+
+
+def test_libraries_that_are_loaded_later_bring_no_trace_of_earlier_programs(
+    fresh_worker: Worker,
+) -> None:
+    marker = "qxj-zvk-" * 8
+    unused = marker[::-1]
+    program = f"secret = {marker!r}; print(42)"
+    assert judge(fresh_worker, program, suite(), stop_early=True)[0].verdict is AC
+    with_numpy = {"remark": "numpy"}
+    found = count_in_memory(fresh_worker, marker, **with_numpy)
+    assert found == count_in_memory(fresh_worker, unused, **with_numpy)
+
+
+def test_a_container_that_has_not_loaded_them_is_small(fresh_worker: Worker) -> None:
+    program = """
+import pathlib
+groups = pathlib.Path("/sys/fs/cgroup")
+files = [groups / "memory.stat", groups / "memory" / "memory.stat"]
+text = next(one for one in files if one.exists()).read_text()
+figures = dict(line.split() for line in text.splitlines())
+print(figures.get("rss") or figures["anon"])
+"""
+    (result,) = fresh_worker.run(Job(program=program, inputs=(b"",), limits=LIMITS))
+    held = int(result.stdout) / 2**20
+    assert 5 < held < 15, held  # this program with it

@@ -474,7 +474,7 @@ def test_checkers(
 def test_both_containers_survived(workers: tuple[Worker, Worker]) -> None:
     assert report(workers, {"kind": "program", "code": ADD_TEST}, ADD).verdict is AC
     program = """
-import os
+import os  # and not numpy, but its name starts the second zygote
 def look(): return len([p for p in os.listdir("/proc") if p.isdigit()])
 """
     # Init, supervisor, two zygotes, this program.
