@@ -480,9 +480,8 @@ def test_libraries_that_are_loaded_later_bring_no_trace_of_earlier_programs(
     unused = marker[::-1]
     program = f"secret = {marker!r}; print(42)"
     assert judge(fresh_worker, program, suite(), stop_early=True)[0].verdict is AC
-    with_numpy = {"remark": "numpy"}
-    found = count_in_memory(fresh_worker, marker, **with_numpy)
-    assert found == count_in_memory(fresh_worker, unused, **with_numpy)
+    found = count_in_memory(fresh_worker, marker, remark="numpy")
+    assert found == count_in_memory(fresh_worker, unused, remark="numpy")
 
 
 def test_a_container_that_has_not_loaded_them_is_small(fresh_worker: Worker) -> None:
