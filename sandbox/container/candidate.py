@@ -5,12 +5,12 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import functools
 import json
 import os
 import resource
 import struct
 import sys
-import threading
 import traceback
 import types
 from typing import Any, NoReturn
@@ -133,8 +133,14 @@ def _renew_interpreter(num_files: int) -> None:
     # Programs with honest large integers print more digits than the interpreter's default allows;
     # CPU time is limited.
     sys.set_int_max_str_digits(0)
-    for name in [name for name in sys.modules if name.split(".")[0] == "sandbox"]:
+    for name in own_modules():
         del sys.modules[name]
+
+
+@functools.cache
+def own_modules() -> tuple[str, ...]:
+    """Names of this package's modules; asked for before the forks, or each would look at all."""
+    return tuple(name for name in sys.modules if name.split(".")[0] == "sandbox")
 
 
 def _compile(program: str) -> types.CodeType | None:
@@ -184,7 +190,10 @@ def _finalize(main: types.ModuleType, exit_code: int) -> int:
     A full finalization would also take every other module apart, which costs more than the typical
     program.
     """
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 (as the interpreter does)
+    # Left to the programs that need it: with it loaded, every fork would cost a tenth more.
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()  # noqa: SLF001 (as the interpreter does)
     atexit._run_exitfuncs()  # noqa: SLF001 (as above)
     flushed = _flush()
     main.__dict__.clear()  # files that the program opened over its stdout are flushed by this

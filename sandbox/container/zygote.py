@@ -147,6 +147,7 @@ def _warm_up() -> None:
 
     Each page of memory that a fork need not fetch or copy anew saves it some microseconds.
     """
+    candidate.own_modules()
     namespace: dict[str, Any] = {}
     exec(compile(_TYPICAL, candidate.PROGRAM_NAME, "exec", dont_inherit=True), namespace)  # noqa: S102
     for mode in ("r", "w"):
