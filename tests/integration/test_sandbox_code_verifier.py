@@ -57,6 +57,29 @@ def test_kinds_mix_and_threads_share_the_containers() -> None:
         assert stats.jobs == 2 * len(verdicts)
 
 
+def test_a_problem_has_the_memory_that_it_asks_for() -> None:
+    holds = "def f(megabytes):\n    return len(bytearray(b'x') * (megabytes << 20)) >> 20"
+    tests = [{"kind": "function", "entry_point": "f", "args": [400], "expected": 400}]
+    wanted = {
+        None: Status.LIMIT,  # has what the sandbox gives to all
+        512: Status.CORRECT,
+    }
+    with closing(CodeVerifier(pool_size=1, memory_mb=128)) as verifier:
+        for memory_mb, status in wanted.items():
+            limits = {} if memory_mb is None else {"memory_mb": memory_mb}
+            problem = Problem(
+                id=f"{memory_mb} MB",
+                prompt="",
+                verifier="code",
+                reference={"tests": tests, "limits": limits},
+                source="test",
+            )
+            verifier.prepare(problem)
+            completion = f"```python\n{holds}\n```"
+            verdict = verifier.verify(Submission(problem=problem, completion=completion))
+            assert verdict.status is status, verdict
+
+
 def test_it_can_be_used_again_after_closing() -> None:
     verifier = CodeVerifier(pool_size=1)
     for _ in range(2):
