@@ -232,10 +232,10 @@ def test_descendants_are_found_and_nobody_else():
         give_up = time.monotonic() + 10
         while not (below := processes.descendants({child.pid})):
             assert time.monotonic() < give_up
+        found = processes.descendants({os.getpid()})
+        assert {child.pid, *below} <= found
         assert len(below) == 1
-        found = processes.descendants({os.getpid()})  # there may be others
-        assert found >= {child.pid} | below
-        assert os.getpid() not in found
+        assert not {os.getpid(), child.pid} & below
         child.communicate(b"\n")
 
 
