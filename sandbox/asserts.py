@@ -15,6 +15,7 @@ from sandbox.errors import BadTest
 from sandbox.expressions import Evaluator, Unsupported, require_supported, truth
 from sandbox.programs import PROGRAM_MODULE
 from sandbox.result import Call
+from sandbox.source import parse
 
 CHECK_FUNCTION = "check"
 TEST_PREFIX = "test"
@@ -68,7 +69,7 @@ def read_asserts(
         BadTest: The code has something else; the message quotes it.
     """
     try:
-        module = ast.parse(code)
+        module = parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadTest(f"code does not compile: {error}") from error
     reader = _Reader(function, foreign)

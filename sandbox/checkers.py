@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sandbox.errors import BadTest
+from sandbox.source import parse
 
 CHECKER_FUNCTION = "check"
 CheckerForm = Literal["function", "script"]
@@ -49,7 +50,7 @@ def read_checker(source: str) -> Checker:
         BadTest: It does not compile.
     """
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadTest(f"checker does not compile: {error}") from error
     for node in tree.body:

@@ -19,6 +19,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from sandbox.errors import BadTest
+from sandbox.source import parse, symbol_table
 
 PROGRAM_MODULE = "solution"
 CHECK_FUNCTION = "check"
@@ -134,7 +135,7 @@ def read_program(
 
 def _parse(source: str, what: str) -> ast.Module:
     try:
-        return ast.parse(source)
+        return parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadTest(f"{what} does not compile: {error}") from error
 
@@ -191,7 +192,7 @@ def _imported(tree: ast.Module, module: str) -> set[str]:
 
 def _free_names(code: str) -> set[str]:
     """Global names that the code uses and never binds."""
-    top = symtable.symtable(code, "code", "exec")
+    top = symbol_table(code, "code")
     tables, used = [top], set[str]()
     for table in tables:
         tables.extend(table.get_children())
@@ -211,7 +212,7 @@ def bound_names(code: str, what: str) -> set[str]:
         BadTest: It does not compile.
     """
     try:  # no syntax tree is made for that, which for much data would take seconds
-        return _bound(symtable.symtable(code, what, "exec"))
+        return _bound(symbol_table(code, what))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadTest(f"{what} does not compile: {error}") from error
 

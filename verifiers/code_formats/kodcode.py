@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from sandbox.source import parse
 from verifiers.code_formats.prompts import ask
 from verifiers.code_formats.row import CodeFormat, CodeRow, Fields
 
@@ -23,7 +24,7 @@ def _read(fields: Fields) -> CodeRow:
 def _first_import(fields: Fields, code: str) -> str:
     """The first name that the tests take from the program."""
     try:
-        module = ast.parse(code)
+        module = parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise fields.error("test", f"does not compile: {error}") from error
     for node in ast.walk(module):

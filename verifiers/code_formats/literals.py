@@ -6,6 +6,8 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
+from sandbox.source import parse
+
 _NUMBERS = (int, float, complex)
 
 
@@ -20,7 +22,7 @@ def read_calls(source: str, function: str) -> list[tuple[Any, ...]]:
         [((1, 2), 'a')]
     """
     calls: list[tuple[Any, ...]] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         match node:
             case ast.Call(func=ast.Name(id=name), args=arguments) if name == function:
                 try:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from sandbox.source import parse
 from verifiers.code_formats.cases import program_limits
 from verifiers.code_formats.prompts import show_asserts
 from verifiers.code_formats.row import CodeFormat, CodeRow, Fields
@@ -67,7 +68,7 @@ def _make_plus_test(fields: Fields, setup: str, entry_point: str | None) -> dict
 
 def _parse(fields: Fields, name: str, code: str) -> ast.Module:
     try:
-        return ast.parse(code)
+        return parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise fields.error(name, f"does not compile: {error}") from error
 
