@@ -18,7 +18,6 @@ from grpo.data.problems import load_problems
 from grpo.data.prompts import PromptEncoder
 from grpo.inputs import load_problem_sets
 from grpo.paths import find_model
-from grpo.preparation import make_encoder
 from verifiers.errors import UserError
 from verifiers.problem import Problem
 
@@ -79,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
 def _load(
     args: argparse.Namespace,
 ) -> tuple[Mapping[str, Sequence[Problem]], PromptEncoder | None]:
+    from grpo.preparation import make_encoder
+
     if Path(args.input).suffix in _CONFIG_SUFFIXES:
         overrides = [f"model={args.model}"] if args.model else []
         config, _ = load_config(args.input, [*overrides, *args.overrides])
