@@ -147,7 +147,8 @@ class Watch:
         while True:
             events = poll.poll(max(0.0, next_check - time.monotonic()) * 1000)
             now = time.monotonic()
-            if not events and now - next_check > NOTABLY_LATE_S:
+            # Also where there is something to read: the program may be awake first after a stall.
+            if now - next_check > NOTABLY_LATE_S:
                 self._facts.late_s += now - next_check
             for descriptor, _ in events:
                 if descriptor == zygote:
