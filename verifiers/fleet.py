@@ -229,7 +229,7 @@ class VerifierFleet:
         for call in dict.fromkeys([*answered, *more]):
             self._receive(calls[call], call)
         for station in self._stations():
-            if station.in_flight and time.monotonic() - station.since > self._stall_timeout_s:
+            if station.stalls(self._stall_timeout_s):
                 self._replace(station, _Stalled(station))
             station.send()
 

@@ -19,6 +19,7 @@ from verifiers.problem import Problem, Submission
 from verifiers.verdict import Verdict
 from verifiers.vitals import Vitals, describe_threads, read_vitals
 
+START_LIMIT_S = 120.0
 BATCH_SIZE = 16
 STACK_WAIT_S = 5.0
 # Ray keeps these calls apart from the judging, so that an actor that hangs still answers.
@@ -92,6 +93,7 @@ class Station:
     vitals: Vitals | None = None
     # When it was last given something while idle, or answered.
     since: float = 0.0
+    awake: bool = False
 
     @property
     def name(self) -> str:
@@ -119,6 +121,7 @@ class Station:
         actor_class = ray.remote(**options)(JudgeActor)
         self.handle = actor_class.remote(self.specs, str(Path.cwd()))
         self.check = self.handle.self_check.remote()
+        self.awake = False
 
     def has_started(self) -> bool:
         """Whether the present actor ever answered."""
@@ -127,6 +130,15 @@ class Station:
             return bool(answered) and ray.get(self.check) is not None
         except RayError:
             return False
+
+    def stalls(self, timeout_s: float) -> bool:
+        """Whether it has had work for this long without an answer; a start may take longer."""
+        if not self.in_flight:
+            return False
+        if not self.awake and self.has_started():
+            self.awake, self.since = True, time.monotonic()
+        allowed_s = timeout_s if self.awake else timeout_s + START_LIMIT_S
+        return time.monotonic() - self.since > allowed_s
 
     def receive(self, call: ray.ObjectRef, timeout_s: float | None = None) -> list[list[Verdict]]:
         """The answer to a call, and a sign of life.

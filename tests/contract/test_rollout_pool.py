@@ -421,7 +421,7 @@ def test_without_restarts_the_last_engines_trouble_is_named(tiny_policy, token, 
         pool.close()
 
 
-@pytest.mark.parametrize("token", [DIE, HANG])
+@pytest.mark.parametrize("token", [DIE, pytest.param(HANG, marks=pytest.mark.long)])
 def test_a_group_that_ends_every_engine_is_given_up_and_takes_no_other_with_it(tiny_policy, token):
     incidents = []
     pool = start_scripted(

@@ -235,16 +235,12 @@ def wait_for_tokens(pool, number):
         pass
 
 
-def test_closing_leaves_no_process_and_no_file(pool, model, leftovers_before):
-    second = RolloutPool(
-        EngineOptions(model=str(model), max_num_seqs=8, num_threads=1, kv_cache_memory_mb=16)
-    )
-    second.start()
-    second.wait_ready()
-    pid = ray.get(second._engines.serving()[0].actor.__ray_call__.remote(lambda actor: os.getpid()))
+def test_closing_leaves_no_process_and_no_file(pool, leftovers_before):
+    """The last test of this file: it closes what the others use."""
+    pid = ray.get(pool._engines.serving()[0].actor.__ray_call__.remote(lambda actor: os.getpid()))
     process = psutil.Process(cast("int", pid))
     children = process.children(recursive=True)
-    second.close()
+    pool.close()
     _, alive = psutil.wait_procs([process, *children], timeout=10)
     assert not alive
     assert list_leftovers() <= leftovers_before

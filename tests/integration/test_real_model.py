@@ -21,6 +21,7 @@ def model():
     return ROOT / "models/smollm2-135m-instruct"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_two_real_steps_on_real_rows(model, data_dir, train, tmp_path):
     run = train(
