@@ -5,6 +5,7 @@ import os
 import select
 import socket
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,8 @@ def test_a_machine_that_stood_still_makes_no_program_slow(monkeypatch, woken_fir
     monkeypatch.setattr(watch.select, "poll", lambda: poll)
     monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: now[0]))
     readers = (pipes[0][0], pipes[1][0], pipes[2][0])
-    facts = Watch(zygote, readers, LIMITS, Nobody(), Nobody()).run()
+    nobody: Any = Nobody()
+    facts = Watch(zygote, readers, LIMITS, nobody, nobody).run()
     assert (facts.ended, bytes(facts.stdout)) == ("exit", b"42")
     assert facts.late_s == pytest.approx(3.0, abs=2 * watch.TICK_S)
     for one in (*(writer for _, writer in pipes), *channel):
