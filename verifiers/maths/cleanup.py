@@ -100,7 +100,9 @@ _SIZES = re.compile(
     r"\\(?:tiny|scriptsize|small|normalsize|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*"
 )
 # `0.333\ldots`, `0.1454545...`: digits that repeat to the end of what is written.
-_DOTS = re.compile(r"(\.\d*?)(\d+?)\2{2,}\s*(?:\\[lc]?dots(?![a-zA-Z])|\.\.\.)")
+_DOTS = re.compile(r"\.(\d{3,60})\s*(?:\\[lc]?dots(?![a-zA-Z])|\.\.\.)")
+# Its time grows with the cube of the length, which the line above bounds.
+_REPETITION = re.compile(r"(\d*?)(\d+?)\2{2,}")
 _OVER = re.compile(r"\{?([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}?")
 _OVER_COMMANDS = {"over": "frac", "choose": "binom"}
 _NAMED_POINT = re.compile(r"[A-Z]'?\s*(\([^()]*[,;][^()]*\))")
@@ -161,7 +163,7 @@ def clean(text: str) -> str:
     text = _strip_lead_in(_SPACES.sub(" ", text))
     text = _LEAD_SIGN.sub("", _strip_wraps(text))
     text = _TEMPERATURE.sub(lambda m: f" \\text{{deg{m[1] or m[2]}}}", text)
-    text = _DOTS.sub(r"\1\\overline{\2}", text)
+    text = _DOTS.sub(_write_period, text)
     if over := _OVER.fullmatch(text):
         text = f"\\{_OVER_COMMANDS[over[2]]}{{{over[1]}}}{{{over[3]}}}"
     if point := _NAMED_POINT.fullmatch(text):
@@ -173,6 +175,11 @@ def clean(text: str) -> str:
     if plain:
         text = plain["before"] + plain["number"].replace(",", "") + plain["after"]
     return _strip_doubled_parentheses(text)
+
+
+def _write_period(match: re.Match[str]) -> str:
+    found = _REPETITION.fullmatch(match[1])
+    return f".{found[1]}\\overline{{{found[2]}}}" if found else match[0]
 
 
 def _close_outward(text: str) -> str:
