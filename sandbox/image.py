@@ -24,7 +24,7 @@ DOCKERFILE = f"""\
 FROM {BASE_IMAGE}
 RUN pip install --no-cache-dir --root-user-action=ignore numpy \\
     && pip uninstall --yes --root-user-action=ignore pip \\
-    && rm -rf /root/.cache /usr/share/doc /usr/share/man /var/lib/apt /var/cache
+    && rm -rf /usr/share/doc /usr/share/man /var/lib/apt /var/cache
 """
 PACKAGES = "python3,python3-numpy"
 DEBOOTSTRAP_TIMEOUT_S = 1200
@@ -38,7 +38,8 @@ STRIPPED = (
     "./mnt",
     "./opt",
     "./proc/*",
-    "./root/*",
+    "./*/.bashrc",
+    "./*/.profile",
     "./run/*",
     "./srv",
     "./sys/*",

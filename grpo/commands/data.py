@@ -6,10 +6,9 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from grpo.commands.options import read_options
+from grpo.commands.options import is_config, read_options
 from grpo.commands.preview import add_preview
 from grpo.config import load_config
 from grpo.config.schema import ColumnsConfig, DataConfig
@@ -36,7 +35,6 @@ examples:
 exit status: 0 when no set has a larger share of bad references than --max-bad; 1 otherwise;
 2 for a mistake in the command or its input.
 """
-_CONFIG_SUFFIXES = (".yaml", ".yml")
 _REFERENCE_CHARS = 60
 
 
@@ -106,8 +104,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if not 0 <= args.max_bad <= 1:
         raise UserError(f"--max-bad is a share from 0 to 1, not {args.max_bad:g}")
-    is_config = Path(args.input).suffix in _CONFIG_SUFFIXES
-    sets = _load_config_sets(args) if is_config else _load_file_set(args)
+    from_config = is_config(args.input)
+    sets = _load_config_sets(args) if from_config else _load_file_set(args)
     reports = check_sets(*sets, solution_column=args.solution_column)
     failed = [report.name for report in reports if report.bad_share > args.max_bad]
     if args.json:

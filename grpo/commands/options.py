@@ -1,13 +1,19 @@
-"""Options of a verifier as the command line gives them."""
+"""What several commands read off the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from verifiers.errors import UserError
+
+
+def is_config(name: str) -> bool:
+    """Whether an argument names a configuration, and not a data set."""
+    return Path(name).suffix in (".yaml", ".yml")
 
 
 def read_options(texts: Sequence[str]) -> dict[str, Any]:

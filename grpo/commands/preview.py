@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
+from grpo.commands.options import is_config
 from grpo.config import load_config
 from grpo.config.recipes import recipe_names
 from grpo.config.schema import DataConfig, RunConfig
@@ -31,7 +31,6 @@ examples:
   verigrad data preview gsm8k path=rows.jsonl --model embedded:quickstart
   verigrad data preview rows.jsonl --model embedded:quickstart --json
 """
-_CONFIG_SUFFIXES = (".yaml", ".yml")
 _SHOWN_CHARS = 400
 
 
@@ -80,7 +79,7 @@ def _load(
 ) -> tuple[Mapping[str, Sequence[Problem]], PromptEncoder | None]:
     from grpo.preparation import make_encoder
 
-    if Path(args.input).suffix in _CONFIG_SUFFIXES:
+    if is_config(args.input):
         overrides = [f"model={args.model}"] if args.model else []
         config, _ = load_config(args.input, [*overrides, *args.overrides])
         train_sets, eval_sets = load_problem_sets(config)
