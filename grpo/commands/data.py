@@ -104,8 +104,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if not 0 <= args.max_bad <= 1:
         raise UserError(f"--max-bad is a share from 0 to 1, not {args.max_bad:g}")
-    from_config = is_config(args.input)
-    sets = _load_config_sets(args) if from_config else _load_file_set(args)
+    sets = _load_config_sets(args) if is_config(args.input) else _load_file_set(args)
     reports = check_sets(*sets, solution_column=args.solution_column)
     failed = [report.name for report in reports if report.bad_share > args.max_bad]
     if args.json:
