@@ -359,6 +359,57 @@ print([m for m in sys.modules if "sandbox" in m] or 42)
 """,
         AC,
     ),
+    "shared memory": case(
+        """
+import ctypes
+libc = ctypes.CDLL(None)
+print(42 if libc.shmget(7, 4096, 0o1666) == -1 else 43)
+""",
+        AC,
+    ),
+    "semaphores": case(
+        """
+import ctypes
+libc = ctypes.CDLL(None)
+print(42 if libc.semget(7, 1, 0o1666) == -1 else 43)
+""",
+        AC,
+    ),
+    "raises its own limits": case(
+        """
+import resource
+for kind in (resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_NPROC):
+    try: resource.setrlimit(kind, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except (ValueError, OSError): pass
+while True: pass
+""",
+        TLE,
+    ),
+    "aborts": case("import os; print(42, flush=True); os.abort()", RE),
+    "ends itself by a timer": case(
+        "import signal; signal.setitimer(signal.ITIMER_REAL, 0.1)\nwhile True: pass", RE
+    ),
+    "opens files without end": case(
+        """
+held = []
+try:
+    while True: held.append(open("/dev/null"))
+except OSError:
+    held.clear()
+print(42)
+""",
+        AC,
+    ),
+    "equal to everything": case(
+        """
+class E(str):
+    __eq__ = lambda *_: True
+    __hash__ = lambda *_: 0
+print(E("43"))
+""",
+        WA,
+    ),
+    "both answers": case("print(42); print(43)", WA),
     "walks the frames": case(
         """
 import sys
