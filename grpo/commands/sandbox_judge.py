@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from grpo.commands.solutions import Solution, read_solutions, reference_solutions
-from grpo.config.schema import DataConfig
+from grpo.config.data import DataConfig
 from grpo.data.problems import load_problems
 from sandbox.options import MAX_DEFAULT_SIZE, Isolation
 from verifiers.code import CodeVerifier

@@ -1,6 +1,7 @@
 """The configuration of a run: its schema, and how a file and overrides become one."""
 
+from grpo.config.data import DataConfig
 from grpo.config.load import load_config
-from grpo.config.schema import DataConfig, RunConfig
+from grpo.config.schema import RunConfig
 
 __all__ = ["DataConfig", "RunConfig", "load_config"]

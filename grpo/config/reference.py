@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from grpo.config.aliases import ALIASES
-from grpo.config.schema import DataConfig, FewShotConfig, RunConfig
+from grpo.config.data import DataConfig, FewShotConfig
+from grpo.config.schema import RunConfig
 
 _HEAD = """# Configuration
 

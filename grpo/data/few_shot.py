@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from grpo.config.schema import DataConfig
+from grpo.config.data import DataConfig
 from grpo.data.files import Row
 from grpo.data.rows import read_rows
 from verifiers.errors import UserError

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from grpo.config.schema import ColumnsConfig, DataConfig
+from grpo.config.data import ColumnsConfig, DataConfig
 from grpo.data.few_shot import Shot, load_shots, prepend_shots
 from grpo.data.files import Row
 from grpo.data.rows import read_rows

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from grpo.config.data import DataConfig
 from grpo.config.recipes import recipe_names
-from grpo.config.schema import DataConfig
 from grpo.data.files import FORMATS, Row, format_of, read_file
 from grpo.data.generated import PREFIX, generate_rows
 from grpo.paths import project_roots

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from grpo.cli import main
-from grpo.config.schema import DataConfig
+from grpo.config.data import DataConfig
 from grpo.data.problems import load_problems
 from sandbox.engine import Engine
 from sandbox.owner import LABEL, Owner

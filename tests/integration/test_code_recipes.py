@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from grpo.config.data import DataConfig
 from grpo.config.recipes import load_recipe, recipe_names
-from grpo.config.schema import DataConfig
 from grpo.data.problems import load_problems
 from grpo.paths import project_roots
 from verifiers.code import CodeVerifier

@@ -1,6 +1,8 @@
 import pytest
 
-from grpo.config.schema import DataConfig, LearnerConfig, RunConfig
+from grpo.config.data import DataConfig
+from grpo.config.schema import RunConfig
+from grpo.config.sections import LearnerConfig
 from grpo.memory_plan import check_memory, count_parameters, plan_memory
 from grpo.paths import find_model
 from verifiers.errors import UserError

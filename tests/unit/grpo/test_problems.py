@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from grpo.config.schema import ColumnsConfig, DataConfig
+from grpo.config.data import ColumnsConfig, DataConfig
 from grpo.data.problems import load_problems
 from verifiers.errors import UserError
 from verifiers.golds import check_gold

@@ -6,8 +6,9 @@ import functools
 
 import pytest
 
+from grpo.config.data import DataConfig
 from grpo.config.recipes import Recipe, load_recipe, merge_recipe, recipe_names
-from grpo.config.schema import DataConfig, RunConfig
+from grpo.config.schema import RunConfig
 from grpo.data.problems import load_problems
 from grpo.data.prompts import PromptEncoder
 from grpo.data.rows import read_rows

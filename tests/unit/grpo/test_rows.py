@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from grpo.config.schema import DataConfig
+from grpo.config.data import DataConfig
 from grpo.data.rows import read_rows
 from verifiers.errors import UserError
 

@@ -3,7 +3,8 @@ import json
 import pytest
 import yaml
 
-from grpo.config.schema import DataConfig, RunConfig
+from grpo.config.data import DataConfig
+from grpo.config.schema import RunConfig
 from grpo.console import Console
 from grpo.evaluation.scores import EvaluationResult, score_set
 from grpo.incidents import IncidentLog

@@ -7,7 +7,8 @@ import urllib.request
 
 import pytest
 
-from grpo.config.schema import DataConfig, RunConfig
+from grpo.config.data import DataConfig
+from grpo.config.schema import RunConfig
 from grpo.evaluation.scores import EvaluationResult, score_set
 from grpo.run_directory import RunDirectory
 from grpo.values import Rollout, ScoredGroup, ScoredRollout
