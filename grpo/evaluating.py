@@ -32,7 +32,8 @@ from grpo.rollout.errors import RolloutError
 from grpo.session import running_ray
 from grpo.timing import Timeline
 from grpo.values import ScoredGroup
-from grpo.wiring import Machinery, make_eval_sampling, make_served_pool
+from grpo.wiring.engines import make_eval_sampling, make_served_pool
+from grpo.wiring.machinery import Machinery
 from verifiers.errors import UserError
 from verifiers.fleet import FleetError
 from verifiers.problem import Problem

@@ -31,7 +31,7 @@ from grpo.values import Batch, ScoredGroup, StepReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Everything a run is made of; grpo/wiring.py says what each one is in practice."""
+    """Everything a run is made of; grpo/wiring/ says what each one is in practice."""
 
     source: RolloutSource
     ledger: PromptLedger

@@ -17,7 +17,8 @@ from grpo.gather import count_surplus
 from grpo.resuming import FORKED_FROM, read_progress
 from grpo.run_directory import RunDirectory
 from grpo.values import Batch
-from grpo.wiring import load_learner, make_batch_policy
+from grpo.wiring.learner import load_learner
+from grpo.wiring.stages import make_batch_policy
 from verifiers.errors import UserError
 
 if TYPE_CHECKING:

@@ -32,12 +32,9 @@ from grpo.skips import SkipGuard
 from grpo.stopping import StopSignal
 from grpo.timing import Laps, Timeline
 from grpo.trackers import Tracker, open_trackers
-from grpo.wiring import (
-    Machinery,
-    make_parts,
-    make_publisher,
-    make_recovery,
-)
+from grpo.wiring.machinery import Machinery
+from grpo.wiring.parts import make_parts
+from grpo.wiring.recovery import make_publisher, make_recovery
 from verifiers.fleet import FleetError
 from verifiers.incident import NoteIncident
 

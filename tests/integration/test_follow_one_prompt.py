@@ -23,13 +23,10 @@ from grpo.preparation import prepare
 from grpo.seeding import derive_seed
 from grpo.timing import Timeline
 from grpo.values import SamplingOptions
-from grpo.wiring import (
-    Machinery,
-    make_collector,
-    make_publisher,
-    make_sampler,
-    make_sampling,
-)
+from grpo.wiring.engines import make_sampling
+from grpo.wiring.machinery import Machinery
+from grpo.wiring.recovery import make_publisher
+from grpo.wiring.stages import make_collector, make_sampler
 from verifiers.incident import ignore_incident
 
 GROUP = 8

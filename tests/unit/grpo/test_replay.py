@@ -16,7 +16,8 @@ from grpo.learner.contributions import explain_update
 from grpo.replay import replay_step
 from grpo.run_directory import RunDirectory
 from grpo.values import Rollout, ScoredGroup, ScoredRollout
-from grpo.wiring import load_learner, make_batch_policy
+from grpo.wiring.learner import load_learner
+from grpo.wiring.stages import make_batch_policy
 from verifiers.errors import UserError
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict

@@ -1,0 +1,1 @@
+"""Builds the real parts of a run from its configuration; nothing else does."""

@@ -1,0 +1,112 @@
+"""The learner, as ranks of a run or alone in this process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grpo.config.schema import RunConfig
+from grpo.environment import find_device, resolve_dtype
+from grpo.learner.group import LearnerGroup, RankResources
+from grpo.learner.options import LearnerOptions, LoraOptions, Precision
+from grpo.objective import make_objective, samples_whole_distribution
+from grpo.paths import find_model
+from grpo.preparation import Prepared
+from grpo.rollout.options import available_cores
+
+if TYPE_CHECKING:
+    from grpo.learner.learner import Learner
+
+
+def make_learner_options(config: RunConfig, model: str) -> LearnerOptions:
+    """What the learner is told.
+
+    Args:
+        config: Of the run.
+        model: What `from_pretrained` takes.
+    """
+    return LearnerOptions(
+        model=model,
+        objective=make_objective(config),
+        num_iterations=config.num_iterations,
+        num_mini_batches=config.num_mini_batches,
+        beta=config.beta,
+        kl_target=config.kl_target,
+        kl_horizon=config.kl_horizon,
+        entropy_coef=config.entropy_coef,
+        entropy_target=config.entropy_target,
+        entropy_coef_delta=config.entropy_coef_delta,
+        entropy_coef_max=config.entropy_coef_max,
+        temperature=config.temperature,
+        max_completion_length=config.max_completion_length,
+        max_tokens_per_microbatch=config.max_tokens_per_microbatch,
+        learning_rate=config.learning_rate,
+        lr_scheduler=config.lr_scheduler_type,
+        warmup_steps=config.warmup_steps,
+        total_steps=config.steps * config.num_iterations * config.num_mini_batches,
+        adam_betas=(config.adam_beta1, config.adam_beta2),
+        adam_epsilon=config.adam_epsilon,
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        gradient_checkpointing=config.learner.gradient_checkpointing,
+        precision=learner_precision(config),
+        sharding=config.learner.sharding,
+        lora=make_lora(config),
+        frozen_layers=config.learner.frozen_layers,
+        ref_model_sync_steps=config.ref_model_sync_steps,
+        ref_model_mixup_alpha=config.ref_model_mixup_alpha,
+        reference_offload=config.learner.reference_offload,
+        optim=config.optim,
+        use_cpu=find_device() == "cpu",
+        on_breach=config.invariants.on_breach,
+        max_logprob_difference=config.invariants.max_logprob_difference,
+        check_sampler_logprobs=samples_whole_distribution(config),
+        seed=config.seed,
+    )
+
+
+def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> LearnerGroup:
+    """The learner's ranks, not started."""
+    return LearnerGroup(
+        make_learner_options(config, prepared.inputs.model),
+        world_size=config.learner.world_size,
+        # On CPU engines and ranks take turns on all cores, so none is set aside for a rank; a
+        # bundle of Ray's must hold something, though.
+        resources=RankResources(
+            num_cpus=0.01, num_gpus=gpu_share, num_threads=_count_threads(config)
+        ),
+        stall_timeout_s=config.learner.stall_timeout_s,
+    )
+
+
+def load_learner(config: RunConfig) -> Learner:
+    """A learner of one rank in this process, with the model that the run began with."""
+    import torch
+
+    from grpo.learner.learner import Learner
+
+    torch.set_num_threads(_count_threads(config))
+    options = make_learner_options(config, find_model(config.model))
+    # Whatever ranks the run had, this process is alone.
+    return Learner(replace(options, sharding="ddp"))
+
+
+def make_lora(config: RunConfig) -> LoraOptions | None:
+    """The policy's adapters, if it has any."""
+    if not config.lora_r:
+        return None
+    return LoraOptions(
+        r=config.lora_r,
+        alpha=config.lora_alpha,
+        target_modules=config.lora_target_modules,
+        use_rslora=config.use_rslora,
+    )
+
+
+def _count_threads(config: RunConfig) -> int:
+    return config.learner.num_threads or max(1, available_cores() // config.learner.world_size)
+
+
+def learner_precision(config: RunConfig) -> Precision:
+    """The learner's, which follows the engines': float32, or bfloat16 with float32 masters."""
+    return "float32" if resolve_dtype(config.rollout.dtype) == "float32" else "bfloat16"

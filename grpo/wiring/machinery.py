@@ -1,0 +1,88 @@
+"""The processes of a run, started and stopped together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grpo.config.schema import RunConfig
+from grpo.preparation import Prepared
+from grpo.rollout.options import available_cores
+from grpo.rollout.pool import RolloutPool
+from grpo.timing import Timeline
+from grpo.wiring.engines import make_engine_options, make_gpu_shares
+from grpo.wiring.learner import make_learner
+from sandbox.options import MAX_DEFAULT_SIZE
+from verifiers.fleet import VerifierFleet
+from verifiers.incident import NoteIncident
+
+START_TIMEOUT_S = 600.0
+
+
+class Machinery:
+    """The processes of a run on a Ray that is up: engines, verifiers and, for training, a learner.
+
+    They are started together, since each spends much of its start waiting.
+
+    Args:
+        config: The run's.
+        prepared: Its checked inputs.
+        with_learner: False for an evaluation.
+        note: Told what was lost.
+        timeline: Told who worked when.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        prepared: Prepared,
+        *,
+        with_learner: bool,
+        note: NoteIncident,
+        timeline: Timeline,
+    ) -> None:
+        shares = make_gpu_shares(
+            config, world_size=config.learner.world_size if with_learner else 0
+        )
+        self.pool = RolloutPool(
+            make_engine_options(config, prepared),
+            num_engines=config.rollout.num_engines,
+            stall_timeout_s=config.rollout.stall_timeout_s,
+            max_restarts=config.rollout.max_restarts,
+            note=note,
+            timeline=timeline,
+            actor_options={"num_gpus": shares.engine},
+        )
+        self.fleet = VerifierFleet(
+            specs=prepared.inputs.verifier_options,
+            num_workers=config.verification.num_workers,
+            max_in_flight=config.verification.max_in_flight,
+            stall_timeout_s=config.verification.stall_timeout_s,
+            note=note,
+            # One program waits while another runs, so that no container is ever idle.
+            node_threads=2 * (config.sandbox.pool_size or min(available_cores(), MAX_DEFAULT_SIZE)),
+        )
+        self.learner = make_learner(config, prepared, shares.rank) if with_learner else None
+
+    def start(self, lap: Callable[[str], None]) -> None:
+        """Start everything and wait until it is ready.
+
+        Args:
+            lap: Told the name of each part once it is there.
+        """
+        self.pool.start()
+        if self.learner is not None:
+            self.learner.start()
+        self.fleet.start()
+        self.fleet.wait_ready()
+        lap("verifiers")
+        if self.learner is not None:
+            self.learner.wait_ready(START_TIMEOUT_S)
+            lap("learner")
+        self.pool.wait_ready()
+        lap("engines")
+
+    def close(self) -> None:
+        """Stop everything that was started; safe at any point of the start."""
+        for part in (self.fleet, self.pool, self.learner):
+            if part is not None:
+                part.close()

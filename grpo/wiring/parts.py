@@ -1,0 +1,62 @@
+"""Everything the loop needs, from machinery that is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grpo.checkpointer import RunCheckpointer
+from grpo.config.schema import RunConfig
+from grpo.ledger import PromptLedger
+from grpo.loop import Parts
+from grpo.preparation import Prepared
+from grpo.protocols import Recorder, Schedule
+from grpo.publisher import ProvingPublisher
+from grpo.recovery import LearnerRecovery
+from grpo.skips import SkipGuard
+from grpo.timing import Timeline
+from grpo.wiring.machinery import Machinery
+from grpo.wiring.stages import make_batch_policy, make_collector, make_evaluator, make_source
+
+
+def make_parts(
+    config: RunConfig,
+    prepared: Prepared,
+    machinery: Machinery,
+    *,
+    publisher: ProvingPublisher,
+    recorder: Recorder,
+    checkpointer: RunCheckpointer,
+    recovery: LearnerRecovery,
+    skips: SkipGuard,
+    ledger: PromptLedger,
+    timeline: Timeline,
+    evaluate_first: bool,
+    check_stop: Callable[[], None],
+) -> Parts:
+    """Everything the loop needs, from machinery that is ready."""
+    assert machinery.learner is not None
+    judging = make_collector(config, prepared, machinery, timeline, check_stop, shaped=False)
+    evaluator = make_evaluator(config, prepared, judging)
+    return Parts(
+        source=make_source(
+            config, prepared, machinery, ledger=ledger, timeline=timeline, check_stop=check_stop
+        ),
+        ledger=ledger,
+        learner=machinery.learner,
+        publisher=publisher,
+        evaluator=evaluator,
+        recorder=recorder,
+        checkpointer=checkpointer,
+        recovery=recovery,
+        skips=skips,
+        schedule=Schedule(
+            steps=config.steps,
+            eval_steps=config.eval_steps,
+            save_steps=config.save_steps,
+            evaluate_first=evaluate_first and evaluator is not None,
+        ),
+        timeline=timeline,
+        batch_policy=make_batch_policy(config),
+        num_engines=config.rollout.num_engines,
+        check_stop=check_stop,
+    )
