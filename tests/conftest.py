@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+# Before anything imports torch: idle OpenMP threads that spin take the cores from each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 ROOT = Path(__file__).resolve().parent.parent
 INTEGRATION_TIMEOUT_S = 600
 _NO_DATA = "no public benchmark data at"

@@ -104,6 +104,7 @@ def test_ctrl_c_saves_a_checkpoint_and_leaves_nothing(start, tmp_path, monkeypat
     assert labelled_containers() <= containers
 
 
+@pytest.mark.long
 def test_kill_9_leaves_no_process_and_no_container(start, tmp_path, monkeypatch):
     marker = f"{tmp_path}"
     monkeypatch.setenv("VERIGRAD_TEST_RUN", marker)

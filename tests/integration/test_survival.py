@@ -103,6 +103,7 @@ def start(tmp_path):
         run.process.stdout.close()
 
 
+@pytest.mark.long
 def test_a_run_outlives_the_death_of_each_of_its_parts(start, short):
     run = start(*short, "steps=8", "save_steps=2", "evaluation.data=[]")
     run.wait_for("step 1/")
