@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,3 +14,10 @@ class Section(BaseModel):
     """A part of the configuration: unknown keys are errors, values do not change once read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def as_switch(value: Any) -> Any:
+    """YAML reads a bare `on` or `off` as a truth value."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value

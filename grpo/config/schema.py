@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from grpo.config.base import NonNegative, Positive, Section
+from grpo.config.base import NonNegative, Positive, Section, as_switch
 from grpo.config.data import TrainSets
 from grpo.config.sections import (
     EngineConfig,
@@ -21,11 +21,6 @@ from grpo.config.sections import (
     VerificationConfig,
 )
 from grpo.data.difficulty import PromptSampling
-
-
-def _off(value: Any) -> Any:
-    """YAML reads a bare `off` as false."""
-    return "off" if value is False else value
 
 
 class RunConfig(Section):
@@ -125,7 +120,7 @@ class RunConfig(Section):
     """How much the weight grows or shrinks in a step, with `entropy_target`."""
     entropy_coef_max: Annotated[float, Field(gt=0)] = 1.0
     """How far it may grow."""
-    importance_sampling: Annotated[str | None, BeforeValidator(_off)] = None
+    importance_sampling: Annotated[str | None, BeforeValidator(as_switch)] = None
     """Weighs the policy loss by the ratio of learner to sampler: `off`, `token_truncate` (TIS),
     `token_mask` (MIS, IcePop), `sequence_truncate` or `sequence_mask`. By default `token_truncate`,
     and `off` with a nucleus (`top_p`, `top_k`, `min_p`) or `old_logprobs: sampler`."""
@@ -135,7 +130,7 @@ class RunConfig(Section):
     """Largest ratio that counts; by default 2, `.inf` is no limit."""
     importance_normalise: bool | None = None
     """Bring the mean weight of a batch to 1."""
-    rejection_sampling: Annotated[str | None, BeforeValidator(_off)] = None
+    rejection_sampling: Annotated[str | None, BeforeValidator(as_switch)] = None
     """Leave out what the sampler drew too differently: tokens by `token_k3`, or whole completions
     by `sequence_k3`, `sequence_geometric` or `sequence_product`; by default `off`."""
     rejection_min: Annotated[float, Field(ge=0)] | None = None
@@ -145,7 +140,7 @@ class RunConfig(Section):
     off_policy_mask_threshold: Annotated[float, Field(ge=0)] | None = None
     """Leave out completions with a negative advantage whose mean log-probability fell by more than
     this since they were sampled; by default none."""
-    dynamic_sampling: Annotated[Literal["off", "filter", "replace"], BeforeValidator(_off)] = (
+    dynamic_sampling: Annotated[Literal["off", "filter", "replace"], BeforeValidator(as_switch)] = (
         "filter"
     )
     """`filter` leaves groups whose rewards do not differ out of the batch; `replace` samples others

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from grpo.config.base import NonNegative, Positive, Section
+from grpo.config.base import NonNegative, Positive, Section, as_switch
 from grpo.config.data import EvalSets
 
 
@@ -48,6 +48,10 @@ class LearnerConfig(Section):
     sharding: Literal["ddp", "fsdp2"] = "ddp"
     """How ranks share the model: `ddp` keeps a copy on each, `fsdp2` keeps a shard of every weight,
     gradient and optimizer state."""
+    packing: Annotated[Literal["auto", "on", "off"], BeforeValidator(as_switch)] = "auto"
+    """Whether the samples of a micro-batch share one row without padding: `auto` packs where
+    flash-attention is installed and computes (GPU, bfloat16), and pads samples of like length
+    elsewhere."""
     num_threads: Positive | None = None
     """CPU only: threads of one rank; by default all cores of the machine, shared among its
     ranks."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-
-import torch
-from torch import Tensor
 
 from grpo.algorithms.reductions import compute_token_weights
 from grpo.values import TrainSample
@@ -29,32 +27,6 @@ class WeightedSample:
 
 
 MicroBatch = tuple[WeightedSample, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MicroBatchTensors:
-    """A micro-batch as the model takes it.
-
-    B rows of T positions, padded on the right; N loss tokens, laid end to end in row order.
-
-    Attributes:
-        input_ids: Token ids, shape B, T.
-        positions: Index into the flattened B * T positions of the token before each loss token,
-            shape N.
-        targets: The loss tokens' ids, shape N.
-        sequence: The row of each loss token, shape N.
-        advantages: The row's advantage for each loss token, shape N.
-        weights: What each loss token counts in the global loss, shape N.
-        sampler_logprobs: What the sampler said of each loss token, shape N.
-    """
-
-    input_ids: Tensor
-    positions: Tensor
-    targets: Tensor
-    sequence: Tensor
-    advantages: Tensor
-    weights: Tensor
-    sampler_logprobs: Tensor
 
 
 def weigh_samples(
@@ -105,18 +77,20 @@ def split_by_groups(
 
 
 def plan_microbatches(
-    samples: Sequence[WeightedSample], *, max_tokens: int, world_size: int
+    samples: Sequence[WeightedSample], *, max_tokens: int, world_size: int, packed: bool
 ) -> list[list[MicroBatch]]:
     """Bin samples by length and deal the bins out to the ranks.
 
-    Neighbours in length share a micro-batch, so padding is small. Every rank gets the same number,
+    Padded, neighbours in length share a micro-batch, so that padding is small; packed, long and
+    short ones fill micro-batches to equal sums. Every rank gets the same number,
     as collective gradient exchange needs; a rank that would have none gets one that carries no
     loss. The longest come first: a budget that does not fit the memory fails at once.
 
     Args:
         samples: What is to be learned from.
-        max_tokens: Rows times longest row of one micro-batch, at most.
+        max_tokens: Of one micro-batch, padding included, at most.
         world_size: How many ranks there are.
+        packed: Whether samples share a row, without padding.
 
     Returns:
         For each rank its micro-batches; none at all when there are no samples.
@@ -136,9 +110,13 @@ def plan_microbatches(
             " max_tokens_per_microbatch to at least max_prompt_length + max_completion_length, or"
             " lower those"
         )
-    bins = _fill_bins(by_length, max_tokens)
-    _even_out(bins, world_size)
-    bins.sort(key=_padded_size, reverse=True)
+    if packed:
+        bins = _balance_bins(by_length, max_tokens, world_size)
+        bins.sort(key=_packed_size, reverse=True)
+    else:
+        bins = _fill_bins(by_length, max_tokens)
+        _even_out(bins, world_size)
+        bins.sort(key=_padded_size, reverse=True)
     anchor = _without_loss(by_length[-1])
     while len(bins) % world_size:
         bins.append([anchor])
@@ -148,40 +126,6 @@ def plan_microbatches(
         turn, place = divmod(index, world_size)
         ranks[place if turn % 2 == 0 else world_size - 1 - place].append(tuple(members))
     return ranks
-
-
-def build_tensors(microbatch: MicroBatch, device: torch.device) -> MicroBatchTensors:
-    """Lay a micro-batch out as tensors.
-
-    What is a loss token follows from lengths alone, never from token ids.
-
-    Args:
-        microbatch: At least one sample, each with a prompt.
-        device: Where the tensors go.
-    """
-    samples = [member.sample for member in microbatch]
-    longest = max(sample.num_tokens for sample in samples)
-    positions: list[int] = []
-    for row, sample in enumerate(samples):
-        first = row * longest + len(sample.prompt_ids) - 1
-        positions.extend(range(first, first + sample.num_loss_tokens))
-    lengths = torch.tensor([sample.num_loss_tokens for sample in samples])
-    padded = [
-        [*sample.prompt_ids, *sample.completion_ids, *[0] * (longest - sample.num_tokens)]
-        for sample in samples
-    ]
-    learned = [sample for sample in samples if not sample.masked]
-    targets = [token for sample in learned for token in sample.completion_ids]
-    sampler = [value for sample in learned for value in sample.sampler_logprobs]
-    return MicroBatchTensors(
-        input_ids=torch.tensor(padded, device=device),
-        positions=torch.tensor(positions, dtype=torch.long, device=device),
-        targets=torch.tensor(targets, dtype=torch.long, device=device),
-        sequence=torch.arange(len(samples)).repeat_interleave(lengths).to(device),
-        advantages=_spread([sample.advantage for sample in samples], lengths).to(device),
-        weights=_spread([member.token_weight for member in microbatch], lengths).to(device),
-        sampler_logprobs=torch.tensor(sampler, dtype=torch.float32, device=device),
-    )
 
 
 def _fill_bins(by_length: Sequence[WeightedSample], max_tokens: int) -> list[list[WeightedSample]]:
@@ -207,13 +151,36 @@ def _even_out(bins: list[list[WeightedSample]], world_size: int) -> None:
         bins[largest : largest + 1] = [members[:half], members[half:]]
 
 
+def _balance_bins(
+    by_length: Sequence[WeightedSample], max_tokens: int, world_size: int
+) -> list[list[WeightedSample]]:
+    """Fill as few bins as hold everything, the same number for each rank, from the longest down."""
+    fewest = -(-_packed_size(by_length) // max_tokens)
+    # As many bins as samples always hold them.
+    for count in range(-(-fewest // world_size) * world_size, len(by_length), world_size):
+        bins = _put_in_emptiest(by_length, count)
+        if max(map(_packed_size, bins)) <= max_tokens:
+            return bins
+    return [[member] for member in by_length]
+
+
+def _put_in_emptiest(by_length: Sequence[WeightedSample], count: int) -> list[list[WeightedSample]]:
+    bins: list[list[WeightedSample]] = [[] for _ in range(count)]
+    fills = [(0, index) for index in range(count)]
+    for member in by_length:
+        fill, index = fills[0]
+        bins[index].append(member)
+        heapq.heapreplace(fills, (fill + member.sample.num_tokens, index))
+    return bins
+
+
+def _packed_size(members: Sequence[WeightedSample]) -> int:
+    return sum(member.sample.num_tokens for member in members)
+
+
 def _padded_size(members: Sequence[WeightedSample]) -> int:
     return len(members) * members[0].sample.num_tokens
 
 
 def _without_loss(member: WeightedSample) -> WeightedSample:
     return WeightedSample(sample=replace(member.sample, masked=True), token_weight=0.0)
-
-
-def _spread(values: Sequence[float], lengths: Tensor) -> Tensor:
-    return torch.tensor(values, dtype=torch.float32).repeat_interleave(lengths)

@@ -21,6 +21,7 @@ from grpo.learner.guard import Guard
 from grpo.learner.microbatch import compute_microbatch_loss
 from grpo.learner.optimizer import build_optimizer
 from grpo.learner.options import LearnerOptions
+from grpo.learner.packing import packs_samples
 from grpo.learner.parallel import clip_gradient, distribute_policy, hold_exchange
 from grpo.learner.passes import Passes, Prepared, needs_scores
 from grpo.learner.policy import load_policy
@@ -139,6 +140,7 @@ class Learner:
                 weighted,
                 max_tokens=self.options.max_tokens_per_microbatch,
                 world_size=self.accelerator.num_processes,
+                packed=packs_samples(self.options),
             )
             plan.append(shares[self.accelerator.process_index])
         return plan

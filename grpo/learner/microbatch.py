@@ -17,7 +17,7 @@ from grpo.algorithms.mismatch import (
     token_k3,
 )
 from grpo.algorithms.objective import Objective
-from grpo.learner.batching import MicroBatchTensors
+from grpo.learner.layout import MicroBatchTensors
 from grpo.learner.statistics import Statistics
 
 
@@ -69,7 +69,7 @@ def compute_microbatch_loss(
         old_logprobs=old_N,
         advantages=tensors.advantages,
         sequence=tensors.sequence,
-        num_sequences=len(tensors.input_ids),
+        num_sequences=tensors.num_sequences,
     )
     policy = compute_policy_loss(objective.policy_loss, tokens, asdict(objective))
     importance_N = weigh_importance(scores, tensors, objective, mean_importance)
@@ -103,7 +103,7 @@ def weigh_importance(
     mean_importance: float = 1.0,
 ) -> Tensor:
     """Compute what each token's policy loss is multiplied by, shape N: 0 where it is rejected."""
-    place = (tensors.sequence, len(tensors.input_ids))
+    place = (tensors.sequence, tensors.num_sequences)
     log_ratio_N = scores.start_logprobs - tensors.sampler_logprobs
     weights_N = compute_importance_weights(
         log_ratio_N,
@@ -138,7 +138,7 @@ def _note_mismatch(
     log_ratio_N = scores.start_logprobs - tensors.sampler_logprobs
     statistics.add("sampler_difference", log_ratio_N.abs())
     statistics.raise_to("sampler_difference", log_ratio_N.abs())
-    statistics.add("sampler_kl", token_k3(log_ratio_N, tensors.sequence, len(tensors.input_ids)))
+    statistics.add("sampler_kl", token_k3(log_ratio_N, tensors.sequence, tensors.num_sequences))
     statistics.add("importance", importance_N)
     statistics.add("importance_squared", importance_N.square())
     statistics.add("kept", torch.count_nonzero(importance_N))

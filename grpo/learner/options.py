@@ -11,6 +11,7 @@ from grpo.learner.schedule import ScheduleName
 OnBreach = Literal["stop", "warn"]
 Precision = Literal["float32", "bfloat16", "float64"]
 Sharding = Literal["ddp", "fsdp2"]
+Packing = Literal["auto", "on", "off"]
 Optim = Literal["adamw_torch", "adamw_8bit"]
 
 
@@ -53,7 +54,8 @@ class LearnerOptions:
         temperature: The sampler's; logits are divided by it.
         max_completion_length: Longest completion in tokens, the constant of the reduction
             `constant`.
-        max_tokens_per_microbatch: Padded tokens of one forward pass, at most.
+        max_tokens_per_microbatch: Tokens of one forward pass, padding included, at most.
+        packing: Whether samples share a row; see `grpo.learner.packing`.
         learning_rate: At the end of the warm-up.
         lr_scheduler: Its course after that.
         warmup_steps: Updates over which it rises from 0.
@@ -95,6 +97,7 @@ class LearnerOptions:
     temperature: float = 1.0
     max_completion_length: int
     max_tokens_per_microbatch: int
+    packing: Packing = "auto"
     learning_rate: float = 1e-6
     lr_scheduler: ScheduleName = "constant"
     warmup_steps: int = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +10,12 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from grpo.learner import invariants
-from grpo.learner.batching import MicroBatch, MicroBatchTensors, build_tensors
+from grpo.learner.batching import MicroBatch
 from grpo.learner.guard import Guard
+from grpo.learner.layout import MicroBatchTensors, build_tensors
 from grpo.learner.microbatch import TokenScores
 from grpo.learner.options import LearnerOptions
+from grpo.learner.packing import packs_samples
 from grpo.learner.policy import Policy
 from grpo.learner.reference import Reference
 from grpo.values import TrainSample
@@ -25,7 +26,7 @@ class Prepared:
     """A micro-batch with what was found out about it before the first update on its batch.
 
     Attributes:
-        samples: Its rows.
+        samples: In its order.
         tensors: As the model takes it.
         start_logprobs: Under the policy before that update, shape N; None where one pass gives
             both them and the gradient, because there is one update only.
@@ -72,14 +73,16 @@ class Passes:
     def prepare(self, microbatch: MicroBatch) -> Prepared:
         """Lay a micro-batch out, without a pass of any model."""
         samples = tuple(member.sample for member in microbatch)
-        tensors = build_tensors(microbatch, self._accelerator.device)
+        tensors = build_tensors(
+            microbatch, self._accelerator.device, packed=packs_samples(self._options)
+        )
         invariants.check_loss_positions(tensors.sequence, samples)
         return Prepared(samples=samples, tensors=tensors)
 
     def score(self, microbatch: MicroBatch, *, policy_version: int, untrained: bool) -> Prepared:
         """Find out what policy and reference say before the first update on a batch.
 
-        The packing is the one that is learned from, so that a difference between the two passes is
+        The layout is the one that is learned from, so that a difference between the two passes is
         none of padding's.
 
         Args:
@@ -184,5 +187,5 @@ def needs_scores(options: LearnerOptions) -> bool:
     )
 
 
-def _chosen(tensors: MicroBatchTensors) -> Sequence[Tensor]:
-    return tensors.input_ids, tensors.positions, tensors.targets
+def _chosen(tensors: MicroBatchTensors) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    return tensors.input_ids, tensors.positions, tensors.targets, tensors.position_ids

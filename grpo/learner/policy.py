@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from grpo.learner.adapters import add_adapters
 from grpo.learner.logprobs import compute_logprobs
 from grpo.learner.options import LearnerOptions
+from grpo.learner.packing import packs_samples, use_fastest_attention
 from grpo.learner.selecting import select_names
 from verifiers.errors import UserError
 
@@ -38,24 +39,27 @@ class Policy(nn.Module):
         input_ids_B_T: Tensor,
         positions_N: Tensor,
         targets_N: Tensor,
+        position_ids_B_T: Tensor | None = None,
         *,
         temperature: float | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Compute log-probability and entropy at every chosen position.
 
         Rows are padded on the right. No attention mask is needed: attention is causal, so no
-        position that is read ever sees the padding after it.
+        position that is read ever sees the padding after it. Where rows are packed, the model
+        itself keeps samples apart, by their positions.
 
         Args:
             input_ids_B_T: Token ids.
             positions_N: Index into the flattened B * T positions of the token *before* each target.
             targets_N: The target token ids.
+            position_ids_B_T: Each token's place in its sample, where several share a row.
             temperature: Another one than in training.
 
         Returns:
             Log-probabilities and entropies, both of shape N.
         """
-        hidden_B_T_H = self._hidden_states(input_ids_B_T)
+        hidden_B_T_H = self._hidden_states(input_ids_B_T, position_ids_B_T)
         hidden_N_H = hidden_B_T_H.flatten(0, 1)[positions_N]
         head = self._output_layer()
         return compute_logprobs(
@@ -99,9 +103,38 @@ class Policy(nn.Module):
                 "or soft-capping."
             )
 
-    def _hidden_states(self, input_ids_B_T: Tensor) -> Tensor:
+    def check_packing(self) -> None:
+        """Prove on two short texts that the model keeps samples of one row apart.
+
+        To be called while the weights are whole.
+
+        Raises:
+            UserError: If it does not, as one whose layers carry a state from token to token.
+        """
+        device = self._output_layer().weight.device
+        vocabulary = int(self.model.config.get_text_config().vocab_size)
+        ids_T = torch.arange(1, 17, device=device) % vocabulary
+        places_T = torch.arange(8, device=device).repeat(2)
+        positions_N = torch.arange(8, 15, device=device)
+        was_training = self.training
+        self.eval()
+        with torch.no_grad():
+            packed_N, _ = self(ids_T[None], positions_N, ids_T[9:], places_T[None])
+            alone_N, _ = self(ids_T[None, 8:], positions_N - 8, ids_T[9:])
+        self.train(was_training)
+        worst = (packed_N - alone_N).abs().max().item()
+        if not worst <= PROBE_TOLERANCE:
+            raise UserError(
+                f"{type(self.model).__name__} mixes samples that share a row (a log-probability "
+                f"differs by {worst:.3g} from that of the sample alone), so they cannot be packed. "
+                "Set learner.packing to off."
+            )
+
+    def _hidden_states(self, input_ids_B_T: Tensor, position_ids_B_T: Tensor | None) -> Tensor:
         trunk: Any = self.model.get_decoder()
-        return trunk(input_ids=input_ids_B_T, use_cache=False).last_hidden_state
+        # Some models take no positions; those are never packed.
+        places = {} if position_ids_B_T is None else {"position_ids": position_ids_B_T}
+        return trunk(input_ids=input_ids_B_T, use_cache=False, **places).last_hidden_state
 
     def _output_layer(self) -> nn.Linear:
         head = self.model.get_output_embeddings()
@@ -138,6 +171,10 @@ def load_policy(options: LearnerOptions, *, trainable: bool) -> Policy:
     policy.requires_grad_(trainable)
     if trainable:
         policy.check_output_layer()
+    if packs_samples(options):
+        policy.check_packing()
+        use_fastest_attention(model, options)
+    if trainable:
         _choose_trainable(model, options)
     return policy.train(trainable)
 

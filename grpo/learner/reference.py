@@ -19,7 +19,11 @@ class Reference(Protocol):
     """Scores tokens as `Policy` does, without a gradient."""
 
     def __call__(
-        self, input_ids_B_T: Tensor, positions_N: Tensor, targets_N: Tensor
+        self,
+        input_ids_B_T: Tensor,
+        positions_N: Tensor,
+        targets_N: Tensor,
+        position_ids_B_T: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy at every chosen position."""
         ...
@@ -56,11 +60,15 @@ class AdapterBase:
 
     @torch.no_grad()
     def __call__(
-        self, input_ids_B_T: Tensor, positions_N: Tensor, targets_N: Tensor
+        self,
+        input_ids_B_T: Tensor,
+        positions_N: Tensor,
+        targets_N: Tensor,
+        position_ids_B_T: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """As `Reference.__call__`."""
         with adapters_off(self._policy):
-            return self._policy(input_ids_B_T, positions_N, targets_N)
+            return self._policy(input_ids_B_T, positions_N, targets_N, position_ids_B_T)
 
     def follow(self, policy: Policy, updates_done: int) -> None:
         """As `Reference.follow`: the base never changes."""
@@ -94,13 +102,17 @@ class PolicyCopy:
 
     @torch.no_grad()
     def __call__(
-        self, input_ids_B_T: Tensor, positions_N: Tensor, targets_N: Tensor
+        self,
+        input_ids_B_T: Tensor,
+        positions_N: Tensor,
+        targets_N: Tensor,
+        position_ids_B_T: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """As `Reference.__call__`."""
         if self._at_rest:
             self.policy.to(self._device)
             self._at_rest = False
-        return self.policy(input_ids_B_T, positions_N, targets_N)
+        return self.policy(input_ids_B_T, positions_N, targets_N, position_ids_B_T)
 
     @torch.no_grad()
     def follow(self, policy: Policy, updates_done: int) -> None:

@@ -50,6 +50,7 @@ def make_learner_options(config: RunConfig, model: str) -> LearnerOptions:
         max_grad_norm=config.max_grad_norm,
         gradient_checkpointing=config.learner.gradient_checkpointing,
         precision=learner_precision(config),
+        packing=config.learner.packing,
         sharding=config.learner.sharding,
         lora=make_lora(config),
         frozen_layers=config.learner.frozen_layers,

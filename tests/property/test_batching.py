@@ -15,7 +15,8 @@ from grpo.algorithms.losses import LOSSES
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import PRESETS
 from grpo.algorithms.reductions import REDUCTIONS
-from grpo.learner.batching import build_tensors, plan_microbatches, weigh_samples
+from grpo.learner.batching import plan_microbatches, weigh_samples
+from grpo.learner.layout import build_tensors
 from grpo.learner.microbatch import TokenScores, compute_microbatch_loss
 from grpo.learner.policy import Policy
 from grpo.learner.statistics import Statistics
@@ -43,17 +44,23 @@ def make_samples(lengths, seed: int = 0) -> list[TrainSample]:
 
 
 @settings(deadline=None)
-@given(lengths=LENGTHS, budget=st.integers(21, 200), world_size=st.integers(1, 5))
-def test_plan_covers_the_batch_once_within_the_budget(lengths, budget, world_size):
+@given(
+    lengths=LENGTHS,
+    budget=st.integers(21, 200),
+    world_size=st.integers(1, 5),
+    packed=st.booleans(),
+)
+def test_plan_covers_the_batch_once_within_the_budget(lengths, budget, world_size, packed):
     samples = make_samples(lengths)
     weighted = weigh_samples(samples, reduction="token_mean", max_completion_length=12)
-    shares = plan_microbatches(weighted, max_tokens=budget, world_size=world_size)
+    shares = plan_microbatches(weighted, max_tokens=budget, world_size=world_size, packed=packed)
     assert len({len(share) for share in shares}) == 1
     microbatches = [micro for share in shares for micro in share]
     learned = [m.sample for micro in microbatches for m in micro if not m.sample.masked]
     assert sorted(map(id, learned)) == sorted(map(id, samples))
     for micro in microbatches:
-        assert len(micro) * max(m.sample.num_tokens for m in micro) <= budget
+        lengths = [m.sample.num_tokens for m in micro]
+        assert (sum(lengths) if packed else len(lengths) * max(lengths)) <= budget
     total = sum(m.token_weight * m.sample.num_loss_tokens for micro in microbatches for m in micro)
     assert total == pytest.approx(1.0)
 
@@ -75,14 +82,18 @@ def policy() -> Policy:
         return Policy(Qwen2ForCausalLM(config).double().eval(), temperature=0.9)
 
 
-def compute_gradient(policy, samples, objective, *, budget: int, world_size: int) -> torch.Tensor:
+def compute_gradient(
+    policy, samples, objective, *, budget: int, world_size: int, packed: bool
+) -> torch.Tensor:
     """The gradient as ranks and micro-batches add it up."""
     weighted = weigh_samples(samples, reduction=objective.loss_reduction, max_completion_length=12)
-    shares = plan_microbatches(weighted, max_tokens=budget, world_size=world_size)
+    shares = plan_microbatches(weighted, max_tokens=budget, world_size=world_size, packed=packed)
     policy.zero_grad()
     for micro in (micro for share in shares for micro in share):
-        tensors = build_tensors(micro, CPU)
-        logprobs, entropies = policy(tensors.input_ids, tensors.positions, tensors.targets)
+        tensors = build_tensors(micro, CPU, packed=packed)
+        logprobs, entropies = policy(
+            tensors.input_ids, tensors.positions, tensors.targets, tensors.position_ids
+        )
         # Old and reference policies that depend on the token alone, so that every split sees the
         # same.
         old = logprobs.detach() + 0.3 * torch.sin(tensors.targets.double())
@@ -131,13 +142,16 @@ OBJECTIVES = {
     lengths=LENGTHS,
     budget=st.integers(21, 300),
     world_size=st.sampled_from([1, 2, 4]),
+    packed=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_every_split_has_the_same_gradient(policy, name, lengths, budget, world_size, seed):
+def test_every_split_has_the_same_gradient(policy, name, lengths, budget, world_size, packed, seed):
     objective = OBJECTIVES[name]
     samples = make_samples(lengths, seed)
     samples[-1] = replace(samples[-1], masked=len(samples) > 1)
-    whole = compute_gradient(policy, samples, objective, budget=10_000, world_size=1)
+    whole = compute_gradient(policy, samples, objective, budget=10_000, world_size=1, packed=False)
     random.Random(seed).shuffle(samples)
-    split = compute_gradient(policy, samples, objective, budget=budget, world_size=world_size)
+    split = compute_gradient(
+        policy, samples, objective, budget=budget, world_size=world_size, packed=packed
+    )
     torch.testing.assert_close(split, whole, rtol=0, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Micro-batches: budget, padding, balance and masks."""
+"""Micro-batches: budget, padding, packing, balance and masks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from grpo.learner.batching import WeightedSample, build_tensors, plan_microbatches, weigh_samples
+from grpo.learner.batching import WeightedSample, plan_microbatches, weigh_samples
+from grpo.learner.layout import build_tensors
 from verifiers.errors import UserError
 
 
@@ -20,21 +21,21 @@ def padded(microbatch):
 
 
 def test_every_sample_is_learned_once_within_the_budget(samples):
-    (share,) = plan_microbatches(weigh(samples), max_tokens=30, world_size=1)
+    (share,) = plan_microbatches(weigh(samples), max_tokens=30, world_size=1, packed=False)
     placed = [(m.sample.problem_id, m.sample.member) for micro in share for m in micro]
     assert sorted(placed) == sorted((s.problem_id, s.member) for s in samples)
     assert all(padded(micro) <= 30 for micro in share)
 
 
 def test_largest_micro_batch_comes_first(samples):
-    (share,) = plan_microbatches(weigh(samples), max_tokens=30, world_size=1)
+    (share,) = plan_microbatches(weigh(samples), max_tokens=30, world_size=1, packed=False)
     sizes = [padded(micro) for micro in share]
     assert sizes == sorted(sizes, reverse=True)
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])
 def test_ranks_get_equally_many_micro_batches(samples, world_size):
-    shares = plan_microbatches(weigh(samples), max_tokens=1000, world_size=world_size)
+    shares = plan_microbatches(weigh(samples), max_tokens=1000, world_size=world_size, packed=False)
     assert [len(share) for share in shares] == [1] * world_size
     rows = [len(share[0]) for share in shares]
     assert sum(rows) == len(samples)
@@ -42,9 +43,9 @@ def test_ranks_get_equally_many_micro_batches(samples, world_size):
 
 
 def test_rank_without_samples_gets_one_that_carries_no_loss(samples):
-    shares = plan_microbatches(weigh(samples[:1]), max_tokens=1000, world_size=3)
+    shares = plan_microbatches(weigh(samples[:1]), max_tokens=1000, world_size=3, packed=False)
     assert [len(share) for share in shares] == [1, 1, 1]
-    tensors = [build_tensors(share[0], torch.device("cpu")) for share in shares]
+    tensors = [build_tensors(share[0], torch.device("cpu"), packed=False) for share in shares]
     assert [len(t.targets) for t in tensors] == [samples[0].num_loss_tokens, 0, 0]
 
 
@@ -54,21 +55,21 @@ def test_sequence_longer_than_the_budget_is_an_error_that_names_both(samples):
         UserError,
         match=f"max_tokens_per_microbatch=3 is smaller than one sequence.*{longest.num_tokens} tok",
     ):
-        plan_microbatches(weigh(samples), max_tokens=3, world_size=1)
+        plan_microbatches(weigh(samples), max_tokens=3, world_size=1, packed=False)
 
 
 def test_nothing_to_learn_is_an_empty_plan(samples):
     masked = [replace(s, masked=True) for s in samples]
-    assert plan_microbatches(weigh(masked), max_tokens=30, world_size=2) == [[], []]
+    assert plan_microbatches(weigh(masked), max_tokens=30, world_size=2, packed=False) == [[], []]
 
 
 def test_tensors_point_at_the_token_before_each_target(samples):
     samples = [samples[0], replace(samples[5], masked=True), samples[9]]
     plan = plan_microbatches(
-        [*weigh(samples), *weigh_masked(samples[1])], max_tokens=1000, world_size=1
+        [*weigh(samples), *weigh_masked(samples[1])], max_tokens=1000, world_size=1, packed=False
     )
     microbatch = plan[0][0]
-    tensors = build_tensors(microbatch, torch.device("cpu"))
+    tensors = build_tensors(microbatch, torch.device("cpu"), packed=False)
     flat = tensors.input_ids.flatten()
     width = tensors.input_ids.shape[1]
     assert torch.equal(flat[tensors.positions + 1], tensors.targets)
@@ -96,5 +97,30 @@ def weigh_masked(sample):
 
 def test_padding_token_in_a_completion_is_still_a_loss_token(samples):
     zeros = replace(samples[0], completion_ids=(0, 0, 0), sampler_logprobs=(-1.0,) * 3)
-    tensors = build_tensors(tuple(weigh([zeros])), torch.device("cpu"))
+    tensors = build_tensors(tuple(weigh([zeros])), torch.device("cpu"), packed=False)
     assert tensors.targets.tolist() == [0, 0, 0]
+
+
+def test_packed_samples_lie_end_to_end_each_counted_from_0(samples):
+    microbatch = (*weigh(samples[:3]), *weigh_masked(replace(samples[3], masked=True)))
+    tensors = build_tensors(microbatch, torch.device("cpu"), packed=True)
+    chosen = [member.sample for member in microbatch]
+    whole = [token for s in chosen for token in (*s.prompt_ids, *s.completion_ids)]
+    assert tensors.input_ids.tolist() == [whole]
+    assert tensors.position_ids is not None
+    assert tensors.position_ids.tolist() == [[i for s in chosen for i in range(s.num_tokens)]]
+    assert tensors.num_sequences == 4
+    assert tensors.targets.tolist() == [token for s in chosen[:3] for token in s.completion_ids]
+    assert tensors.input_ids[0, tensors.positions + 1].tolist() == tensors.targets.tolist()
+
+
+def test_packed_micro_batches_are_filled_to_equal_sums(samples):
+    shares = plan_microbatches(weigh(samples), max_tokens=30, world_size=2, packed=True)
+    sizes = [sum(m.sample.num_tokens for m in micro) for share in shares for micro in share]
+    assert sum(sizes) == sum(s.num_tokens for s in samples)
+    assert max(sizes) <= 30
+    longest = max(s.num_tokens for s in samples)
+    assert max(sizes) - min(sizes) <= longest
+    # Padding would take more of them.
+    padded_shares = plan_microbatches(weigh(samples), max_tokens=30, world_size=2, packed=False)
+    assert len(shares[0]) <= len(padded_shares[0])

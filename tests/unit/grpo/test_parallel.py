@@ -74,7 +74,7 @@ def exact(options):
 
 @pytest.mark.timeout(400)
 def test_the_gradient_is_one_under_every_split(exact, samples, build):
-    """Budgets of one sequence to all of them, any order, 1, 2 and 4 ranks, DDP and FSDP2."""
+    """Budgets of one to all sequences, any order, padded or packed, 1, 2, 4 ranks, DDP, FSDP2."""
     shuffled = random.Random(1).sample(samples, len(samples))
     lonely = replace(samples[0], advantage=0.0)
     probes = [
@@ -84,16 +84,21 @@ def test_the_gradient_is_one_under_every_split(exact, samples, build):
     ]
     # One real update, so that policy and reference differ.
     job = {"options": exact, "batches": [build.batch(samples, 1)], "probes": probes}
-    jobs = [{**job, "options": replace(exact, sharding=sharding)} for sharding in ("ddp", "fsdp2")]
-    answers = {
-        (world_size, rank, sharding): answer
+    jobs = [
+        {**job, "options": replace(exact, sharding=sharding, packing=packing)}
+        for packing in ("off", "on")
+        for sharding in ("ddp", "fsdp2")
+    ]
+    answers = [
+        answer
         for world_size in (1, 2, 4)
-        for rank, answers in enumerate(run_ranks(world_size, jobs))
-        for sharding, answer in zip(("ddp", "fsdp2"), answers, strict=True)
-    }
-    whole, small = answers[1, 0, "ddp"]["gradients"][2], answers[1, 0, "ddp"]["gradients"][4]
+        for answers in run_ranks(world_size, jobs)
+        for answer in answers
+    ]
+    assert len(answers) == (1 + 2 + 4) * len(jobs)
+    whole, small = answers[0]["gradients"][2], answers[0]["gradients"][4]
     assert max(abs(values).max() for values in whole.values()) > 1e-3
-    for answer in answers.values():
+    for answer in answers:
         for found in answer["gradients"][:4]:
             assert_same(found, whole)
         assert_same(answer["gradients"][4], small)
