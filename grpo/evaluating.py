@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +77,18 @@ def run_evaluation(
             )
         begun = time.perf_counter()
         missing = [problem for problem in problems.values() if problem.id not in groups]
-        if missing:
-            for group in _sample(config, prepared, missing, console, stored):
-                journal.append(group)
-                groups[group.problem.id] = group
-                console.phase(f"{len(groups)} of {len(problems)} problems")
+        try:
+            with closing(_sample(config, prepared, missing, console, stored)) as sampled:
+                for group in sampled:
+                    journal.append(group)
+                    groups[group.problem.id] = group
+                    console.phase(f"{len(groups)} of {len(problems)} problems")
+        except KeyboardInterrupt:
+            console.line(
+                f"{len(groups)} of {len(problems)} problems are done and kept in {folder}; the "
+                "same command goes on with the others"
+            )
+            raise
     result = make_result(config, prepared, groups, record, time.perf_counter() - begun)
     return result, write_result(folder, result)
 
@@ -92,7 +99,9 @@ def _sample(
     problems: list[Problem],
     console: Console,
     stored: StoredPool | None,
-) -> Iterator[ScoredGroup]:
+) -> Generator[ScoredGroup, None, None]:
+    if not problems:
+        return
     with _running(config, prepared, console, stored) as (pool, fleet):
         yield from sample_groups(
             pool,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 from verifiers.errors import UserError
@@ -33,7 +34,19 @@ def find_file(path: str, what: str) -> Path:
         if candidate.is_file():
             return candidate.resolve()
     tried = ", ".join(str(candidate.absolute()) for candidate in candidates)
-    raise UserError(f"The {what} {path!r} does not exist. Looked for: {tried}.")
+    raise UserError(
+        f"The {what} {path!r} does not exist.{_nearest_config(given)} Looked for: {tried}."
+    )
+
+
+def _nearest_config(given: Path) -> str:
+    ours = {
+        file.stem: file.relative_to(root)
+        for root in reversed(project_roots())
+        for file in (root / "configs").rglob("*.yaml")
+    }
+    near = difflib.get_close_matches(given.stem, ours, n=1)
+    return f" Did you mean {ours[near[0]]}?" if near else ""
 
 
 def find_model(name: str) -> str:

@@ -90,13 +90,22 @@ def _assign(raw: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 def _descend(node: Any, part: str, where: str) -> Any:
     if isinstance(node, list):
-        return node[_index(node, part, where)]
+        place = _index(node, part, where)
+        node[place] = _spell_out(node[place])
+        return node[place]
     child = node.setdefault(part, {})
+    if part == "data" and isinstance(child, str):
+        child = node[part] = [_spell_out(child)]
     if not isinstance(child, dict | list):
         raise UserError(
             f"In {where}, {part!r} holds the single value {child!r} and has no keys of its own."
         )
     return child
+
+
+def _spell_out(entry: Any) -> Any:
+    """A set that is given by its recipe's bare name, as one that has options."""
+    return {"recipe": entry} if isinstance(entry, str) else entry
 
 
 def _index(node: list[Any], part: str, where: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from grpo.config.base import NonNegative, Positive, Section, as_switch
 from grpo.config.data import EvalSets
@@ -196,6 +196,24 @@ class ServedConfig(Section):
     sample counts as not verified, by name."""
     requests_per_minute: Annotated[float, Field(gt=0)] | None = None
     """Most requests sent in a minute; by default as many as the server takes."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_address(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(("http://", "https://")):
+            raise ValueError("an address begins with http:// or https://, and ends with /v1")
+        return url
+
+    @model_validator(mode="after")
+    def _check_turned_on(self) -> Self:
+        idle = [
+            name
+            for name, field in type(self).model_fields.items()
+            if getattr(self, name) != field.default
+        ]
+        if self.base_url is None and idle:
+            raise ValueError(f"served.{idle[0]} says nothing without served.base_url; set it")
+        return self
 
     @property
     def needs_tokenizer(self) -> bool:

@@ -108,7 +108,7 @@ def _make_question(data: DataConfig, place: str, row: Row) -> str | tuple[dict[s
     if data.prompt_template is not None:
         text: Any = _fill_template(data, data.prompt_template, place, row)
     else:
-        text = _column(row, data.columns.prompt, place, "prompt")
+        text = _column(row, data.columns.prompt, place, "columns.prompt")
     if not isinstance(text, str):
         return _check_messages(text, place, data.columns.prompt)
     if not text.strip():
@@ -134,7 +134,9 @@ def _column(row: Row, name: str, place: str, option: str) -> Any:
     if row.get(name) is None:
         present = ", ".join(sorted(row)) or "none"
         raise UserError(
-            f"{place} has no column {name!r}, which {option} needs. Its columns are: {present}."
+            f"{place} has no column {name!r}, which {option} names. Its columns are: {present}. "
+            "Options of the set (columns.prompt, columns.answer, prompt_template) say which is "
+            "which; docs/data.md lists the shapes that are known."
         )
     return row[name]
 

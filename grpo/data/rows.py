@@ -85,10 +85,10 @@ def _hub_rows(data: DataConfig) -> Iterator[tuple[str, Row]]:
         raise UserError(
             f"The data set {data.path!r} is no local file, and the hub did not give it: "
             f"{type(error).__name__}: {error}. Check the id, subset={data.subset!r}, "
-            f"split={data.split!r} and revision={data.revision!r}. Without a connection set "
-            "`path` to a local copy (such as data.0.path=rows.jsonl; a recipe keeps everything "
-            "else). Behind a mirror set HF_ENDPOINT; for a gated set, HF_TOKEN; with a filled "
-            "cache, HF_HUB_OFFLINE=1."
+            f"split={data.split!r} and revision={data.revision!r}. Without a connection name a "
+            "local copy (data.0.path=rows.jsonl or evaluation.data.0.path=rows.jsonl; a recipe "
+            "keeps everything else). Behind a mirror set HF_ENDPOINT; for a gated set, HF_TOKEN; "
+            "with a filled cache, HF_HUB_OFFLINE=1."
         ) from error
     for number, row in enumerate(loaded):
         yield f"{data.path}[{data.split}]:{number}", dict(row)

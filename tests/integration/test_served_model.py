@@ -83,7 +83,7 @@ def test_the_same_evaluation_gives_the_same_tokens_and_score(
             f"model={model}",
             f"evaluation.data.0.path={data_dir / 'gsm8k/test.jsonl'}",
             "evaluation.data.0.limit=12",
-            "evaluation.max_completion_length=96",
+            "evaluation.max_completion_length=160",
             "max_prompt_length=512",
             *more,
             f"--output={tmp_path / name}",

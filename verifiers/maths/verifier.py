@@ -272,6 +272,9 @@ def find_reference_text(problem: Problem) -> str:
         Unreadable: It is neither text nor a number.
     """
     reference = problem.reference
+    if reference is None:
+        others = ", ".join(sorted(problem.columns)) or "no others"
+        raise Unreadable(f"the row has none; its columns are: {others}")
     if isinstance(reference, bool) or not isinstance(reference, str | int | float | Fraction):
         raise Unreadable(f"a {type(reference).__name__} is no mathematical answer")
     text = str(reference)

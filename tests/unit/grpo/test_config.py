@@ -55,6 +55,29 @@ def test_overrides_reach_their_option(load, override, read, value):
     assert read(config) == value
 
 
+@pytest.mark.parametrize("sets", ["gsm8k", "[gsm8k, math500]"])
+def test_an_override_reaches_into_a_set_that_is_a_bare_name(load, sets):
+    config, _ = load(MINIMAL, f"evaluation.data={sets}", "evaluation.data.0.limit=3")
+    assert (config.evaluation.data[0].recipe, config.evaluation.data[0].limit) == ("gsm8k", 3)
+
+
+@pytest.mark.parametrize(
+    ("override", "fragment"),
+    [
+        ("served.api=vllm", "served.api says nothing without served.base_url"),
+        ("served.base_url=localhost:8000", "begins with http://"),
+    ],
+)
+def test_a_served_model_needs_a_whole_address(load, override, fragment):
+    with pytest.raises(UserError, match=fragment):
+        load(MINIMAL, override)
+
+
+def test_a_configuration_that_is_not_there_gives_the_nearest():
+    with pytest.raises(UserError, match=r"Did you mean configs/eval/gsm8k\.yaml\?"):
+        load_config("gsm8k")
+
+
 def test_an_override_reaches_into_a_list_by_number(load):
     text = "model: m\ndata: [{path: a.jsonl}, {path: b.jsonl}]"
     config, _ = load(text, "data.1.limit=3")

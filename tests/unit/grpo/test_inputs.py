@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,14 @@ def test_one_unreadable_reference_is_an_error_with_its_place(make_config):
     message = str(caught.value)
     for fragment in ("1 of 3 problems of 'set'", "set.jsonl:2", "max_bad_references"):
         assert fragment in message
+
+
+def test_where_there_is_no_reference_the_columns_are_named(make_config):
+    config = make_config(["1"])
+    (first,) = config.data
+    Path(first.path).write_text('{"prompt": "q", "target": "1", "level": 2}')
+    with pytest.raises(UserError, match="its columns are: level, target"):
+        load_inputs(config)
 
 
 def test_a_share_of_them_may_be_left_out_and_is_kept_count_of(make_config):

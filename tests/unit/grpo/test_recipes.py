@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import pytest
 
@@ -23,6 +24,7 @@ FIXTURES = project_roots()[0] / "datasets" / "fixtures"
 # Right answers of rows whose verifier has no reference to repeat.
 RIGHT = {
     "countdown": ["3 * 8 * 1", "4 * 6 * 1", "44 + 19 + 35", "63 + 96 - 95", "95 + 11 - (56 + 40)"],
+    "reasoning_gym": [f"<answer>{sum_}</answer>" for sum_ in (7, 1692, 90, 100, 15)],
     "ifeval": [
         "A lake lies still between the hills.",
         "Flour and water rise in a hot oven.",
@@ -47,6 +49,8 @@ def test_a_recipe_follows_its_schema(name):
     assert recipe.homepage.startswith("https://")
     for split in (*recipe.sizes, *recipe.digests):
         assert split in recipe.splits.values()
+    if "/" in data.path:
+        assert re.fullmatch("[0-9a-f]{40}", data.revision or "")
     for fixed in ("limit", "weight", "name"):
         assert fixed not in recipe.data
 
