@@ -10,6 +10,7 @@ from typing import Any
 
 from grpo.config import RunConfig, load_config
 from grpo.console import Console
+from grpo.paths import find_model
 from grpo.score_tables import describe_samples, make_evaluation_table
 from grpo.targets import Target, find_target
 from verifiers.errors import UserError
@@ -117,6 +118,8 @@ def _make_job(
     args: argparse.Namespace, file: str, target: Target, name: str | None
 ) -> tuple[RunConfig, Path]:
     config, _ = load_config(file, [f"model={target.model}", *args.overrides])
+    if config.served.needs_tokenizer and args.completions is None:
+        find_model(config.model)  # told now, and not after the targets before it
     if name is None:
         return config, Path(args.output or target.home / target.label)
     return config, Path(args.output or f"evaluations/{config.run_name}") / target.label

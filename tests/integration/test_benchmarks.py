@@ -29,7 +29,21 @@ def test_the_table_of_verifiers(data_dir):
         assert (int(number) > 2, int(wrong)) == (True, 0), title
 
 
-@pytest.mark.parametrize("script", ["verifiers.py", "sandbox.py"])
+@pytest.mark.long
+def test_the_table_of_evaluation(data_dir):
+    command = [sys.executable, "benchmarks/evaluate.py", "--data", str(data_dir)]
+    done = subprocess.run(
+        [*command, "--problems", "8"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
+    assert [row[0] for row in rows] == [
+        "GSM8K: 32 of 8 problems",
+        "HumanEval: 8 of 8 problems",
+    ]
+    assert all(int(row[-1]) == 0 for row in rows)
+
+
+@pytest.mark.parametrize("script", ["verifiers.py", "sandbox.py", "evaluate.py"])
 def test_a_folder_that_is_not_there_is_named(script):
     done = subprocess.run(
         [sys.executable, f"benchmarks/{script}", "--data", "nowhere"],
