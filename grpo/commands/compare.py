@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from grpo.console import Console
 from grpo.evaluation.comparison import SetComparison, compare_results, describe_flips
 from grpo.evaluation.folder import read_result
 from grpo.evaluation.plots import write_plots
+from grpo.evaluation.scores import EvaluationResult
 from verifiers.errors import UserError
 
 _DESCRIPTION = """\
@@ -79,12 +80,21 @@ def run(args: argparse.Namespace) -> int:
                     console.line(line)
     if args.plots:
         plotted = {name: result for name, (result, _) in results.items()}
-        for file in write_plots(plotted, Path(args.plots), args.seed):
-            console.line(f"written to {file}")
+        _draw(plotted, Path(args.plots), args.seed, console)
     if args.json:
         json.dump({"first": first_name, "others": report}, sys.stdout, indent=2)
         print()
     return 0
+
+
+def _draw(
+    results: Mapping[str, EvaluationResult], folder: Path, seed: int, console: Console
+) -> None:
+    files = write_plots(results, folder, seed)
+    for file in files:
+        console.line(f"written to {file}")
+    if not files:
+        console.line("no curves: they need more than one sample a problem")
 
 
 def make_table(comparison: SetComparison, first: str, second: str) -> Table:

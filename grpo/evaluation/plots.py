@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,26 +21,49 @@ from grpo.evaluation.scores import (
 _COLOURS = ("#08306b", "#c4601a", "#86bf94", "#7b4fa0", "#a8a8a8", "#c9a227")
 _MARKS = ("o", "s", "^", "D", "v", "P")
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
-_INCHES = (4.8, 3.4)
+_WIDTH_IN, _HEIGHT_IN = 4.8, 3.2
+_LEGEND_COLUMNS = 2
+_LEGEND_ROW_IN = 0.2
 _DPI = 200
 
 
 def write_plots(results: Mapping[str, EvaluationResult], folder: Path, seed: int) -> list[Path]:
-    """Write the curves of every set that the first evaluation has."""
+    """Write the curves of every set that the first evaluation has.
+
+    Where all have one sample a problem there is no curve to draw, and no file.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     first = next(iter(results.values()))
+    labels = shorten_names(list(results))
     files = []
     for score in first.sets:
         curves = {
-            name: own
-            for name, result in results.items()
+            label: own
+            for label, result in zip(labels, results.values(), strict=True)
             for own in result.sets
             if own.name == score.name
         }
+        if max(own.num_samples for own in curves.values()) == 1:
+            continue
         name = re.sub(r"[^\w.-]+", "-", score.name)
         title = f"{score.name}, {score.num_problems} problems"
         files += plot_pass_at_k(curves, folder / f"pass-at-k-{name}", title=title, seed=seed)
     return files
+
+
+def shorten_names(names: Sequence[str]) -> list[str]:
+    """Paths without the leading folders that they do not need to differ.
+
+    Example:
+        >>> shorten_names(["a/base/gsm8k", "a/tuned/gsm8k"])
+        ['base/gsm8k', 'tuned/gsm8k']
+    """
+    parts = [[part for part in name.split("/") if part] for name in names]
+    for length in range(1, max(map(len, parts)) + 1):
+        short = ["/".join(each[-length:]) for each in parts]
+        if len(set(short)) == len(set(names)):
+            return short
+    return list(names)
 
 
 def plot_pass_at_k(
@@ -60,7 +84,8 @@ def plot_pass_at_k(
     from matplotlib.figure import Figure
 
     with mpl.rc_context({"svg.hashsalt": "verigrad", "font.size": 9}):
-        figure = Figure(figsize=_INCHES, layout="constrained")
+        height = _HEIGHT_IN + _LEGEND_ROW_IN * math.ceil(len(curves) / _LEGEND_COLUMNS)
+        figure = Figure(figsize=(_WIDTH_IN, height), layout="constrained")
         axes: Any = figure.subplots()
         largest = 1
         for place, (name, score) in enumerate(curves.items()):
@@ -69,6 +94,8 @@ def plot_pass_at_k(
                 largest = max(largest, *estimates)
                 _draw_curve(axes, name, estimates, place)
         _label_axes(axes, title, choose_ks(largest))
+        # Below the axes, where no curve can run through it.
+        figure.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS, frameon=False)
         files = [file.with_name(f"{file.name}.{suffix}") for suffix in ("png", "svg")]
         for path in files:
             metadata = {"Date": None} if path.suffix == ".svg" else {}
@@ -94,6 +121,8 @@ def _draw_curve(axes: Any, name: str, estimates: Mapping[int, Estimate], place: 
         marker=_MARKS[style],
         linestyle=_LINES[style],
         markersize=4,
+        # Half of the marks are hollow: greys alone would not tell six curves apart.
+        markerfacecolor=_COLOURS[style] if style % 2 == 0 else "white",
         linewidth=1.4,
         label=name,
     )
@@ -111,4 +140,3 @@ def _label_axes(axes: Any, title: str, ks: Sequence[int]) -> None:
     axes.set_title(title, fontsize=9)
     axes.grid(visible=True, color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="best")

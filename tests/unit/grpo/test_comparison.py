@@ -140,8 +140,7 @@ def store(folder, result, texts):
 def test_the_command_prints_tables_examples_and_plots(tmp_path, capsys):
     first = store(tmp_path / "a", make_result(make_score([1, 0, 0, 0])), "before")
     second = store(tmp_path / "b", make_result(make_score([0, 1, 1, 1])), "after")
-    plots = tmp_path / "plots"
-    assert main(["compare", first, second, "--examples", "1", "--plots", str(plots)]) == 0
+    assert main(["compare", first, second, "--examples", "1"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for fragment in (
         "+0.500",
@@ -152,10 +151,23 @@ def test_the_command_prints_tables_examples_and_plots(tmp_path, capsys):
         "lost: sums/0",
     ):
         assert fragment in shown
-    assert {file.name for file in plots.iterdir()} == {"pass-at-k-sums.png", "pass-at-k-sums.svg"}
     assert main(["compare", first, second, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["others"][second]["sets"][0]["gained"] == ["sums/1", "sums/2", "sums/3"]
+
+
+def test_curves_are_drawn_where_there_are_several_samples(tmp_path, capsys):
+    once = [make_result(make_score(counts)) for counts in ([1, 0], [1, 1])]
+    often = [make_result(make_score(counts, num_samples=4)) for counts in ([1, 0], [4, 1])]
+    single = [store(tmp_path / f"once-{i}", result, "") for i, result in enumerate(once)]
+    several = [store(tmp_path / f"often-{i}", result, "") for i, result in enumerate(often)]
+    plots = tmp_path / "plots"
+    assert main(["compare", *single, "--plots", str(plots)]) == 0
+    assert "no curves" in capsys.readouterr().out
+    assert list(plots.iterdir()) == []
+    assert main(["compare", *several, "--plots", str(plots)]) == 0
+    assert {file.name for file in plots.iterdir()} == {"pass-at-k-sums.png", "pass-at-k-sums.svg"}
+    assert "<!-- often-1 -->" in (plots / "pass-at-k-sums.svg").read_text()
 
 
 @pytest.mark.parametrize("arguments", [["a"], ["a", "a"]])
