@@ -67,7 +67,7 @@ def write_checkpoint(
     partial.mkdir()
     try:
         yield partial
-        (partial / STATE).write_text(json.dumps(state, indent=2, sort_keys=True), encoding="utf-8")
+        (partial / STATE).write_text(json.dumps(state, sort_keys=True), encoding="utf-8")
         _write_manifest(partial)
         _replace(partial, final)
     except (OSError, RuntimeError) as error:

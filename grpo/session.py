@@ -37,6 +37,7 @@ from grpo.trackers import Tracker, open_trackers
 from grpo.wiring.machinery import Machinery
 from grpo.wiring.parts import make_parts
 from grpo.wiring.recovery import make_publisher, make_recovery
+from grpo.wiring.stages import make_source
 from verifiers.fleet import FleetError
 from verifiers.incident import NoteIncident
 
@@ -127,19 +128,31 @@ def _train(
         )
         skips = SkipGuard(directory.write_json, max_in_a_row=config.max_non_finite_steps)
         ledger = PromptLedger()
-        stateful = {"skips": skips, "ledger": ledger}
-        if start is not None:
-            restore_parts(start.checkpoint, stateful)
-        checkpointer = RunCheckpointer(
-            directory.checkpoints,
-            machinery.learner,
-            keep_last=config.keep_last,
-            note=incidents.note,
-            parts=stateful,
-            best_metric=config.metric_for_best_model,
-            best_value=directory.find_best(config.metric_for_best_model or "", progress.step),
-        )
         with StopSignal(console.line) as stop:
+            source = make_source(
+                config,
+                prepared,
+                machinery,
+                ledger=ledger,
+                timeline=timeline,
+                check_stop=stop.check,
+            )
+            stateful = {"skips": skips, "ledger": ledger, "source": source}
+            if start is not None:
+                # What was sampled ahead was sampled as the options then said, so a fork leaves it.
+                left = () if start.directory else ("source",)
+                restore_parts(
+                    start.checkpoint, {n: part for n, part in stateful.items() if n not in left}
+                )
+            checkpointer = RunCheckpointer(
+                directory.checkpoints,
+                machinery.learner,
+                keep_last=config.keep_last,
+                note=incidents.note,
+                parts=stateful,
+                best_metric=config.metric_for_best_model,
+                best_value=directory.find_best(config.metric_for_best_model or "", progress.step),
+            )
             parts = make_parts(
                 config,
                 prepared,
@@ -160,6 +173,7 @@ def _train(
                 ),
                 skips=skips,
                 ledger=ledger,
+                source=source,
                 timeline=timeline,
                 evaluate_first=config.eval_before_train
                 and (progress.step == 0 or (start is not None and start.directory is None)),

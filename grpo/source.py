@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
+from typing import Any, Protocol
 
+from grpo.ahead import keep_gathered, read_gathered
 from grpo.gather import Gathered, Gatherer
 from grpo.timing import Timeline
 
@@ -35,6 +36,14 @@ class RolloutSource(Protocol):
 
     def reset(self) -> None:
         """Forget what was gathered ahead; the next `take` begins anew."""
+        ...
+
+    def state(self) -> Mapping[str, Any]:
+        """What was gathered ahead, for a checkpoint."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Give it out first, before anything is gathered."""
         ...
 
 
@@ -65,6 +74,13 @@ class DirectSource:
 
     def reset(self) -> None:
         """Nothing is ahead."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Nothing is ahead."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Nothing was ahead: `max_staleness` is the same in both halves of a run."""
 
 
 class Cancelled(Exception):
@@ -129,8 +145,10 @@ class OverlappedSource:
         with self._timeline.phase("wait_for_rollouts"), self._changed:
             if self._thread is None:
                 self._finished = step - 1
+                last = self._ready[-1] if self._ready else None
+                next_one = (last.step + 1, last.num_drawn) if isinstance(last, Gathered) else None
                 self._thread = threading.Thread(
-                    target=self._run, args=(step, num_drawn), name="gather", daemon=True
+                    target=self._run, args=next_one or (step, num_drawn), name="gather", daemon=True
                 )
                 self._thread.start()
             while not self._changed.wait_for(lambda: self._ready, timeout=_LOOK_EVERY_S):
@@ -174,6 +192,17 @@ class OverlappedSource:
             thread.join()
         self._cancel.raised = False
         self._ready.clear()
+
+    def state(self) -> Mapping[str, Any]:
+        """As `RolloutSource.state`; the step in hand is begun again from it."""
+        with self._changed:
+            ahead = [found for found in self._ready if isinstance(found, Gathered)]
+        return {"ahead": [keep_gathered(gathered) for gathered in ahead]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """As `RolloutSource.restore`."""
+        assert self._thread is None, "before the first take"
+        self._ready.extend(map(read_gathered, state.get("ahead", ())))
 
     def _run(self, step: int, num_drawn: int) -> None:
         try:

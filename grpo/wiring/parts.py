@@ -13,9 +13,10 @@ from grpo.protocols import Recorder, Schedule
 from grpo.publisher import ProvingPublisher
 from grpo.recovery import LearnerRecovery
 from grpo.skips import SkipGuard
+from grpo.source import RolloutSource
 from grpo.timing import Timeline
 from grpo.wiring.machinery import Machinery
-from grpo.wiring.stages import make_batch_policy, make_collector, make_evaluator, make_source
+from grpo.wiring.stages import make_batch_policy, make_collector, make_evaluator
 
 
 def make_parts(
@@ -29,6 +30,7 @@ def make_parts(
     recovery: LearnerRecovery,
     skips: SkipGuard,
     ledger: PromptLedger,
+    source: RolloutSource,
     timeline: Timeline,
     evaluate_first: bool,
     check_stop: Callable[[], None],
@@ -38,9 +40,7 @@ def make_parts(
     judging = make_collector(config, prepared, machinery, timeline, check_stop, shaped=False)
     evaluator = make_evaluator(config, prepared, judging)
     return Parts(
-        source=make_source(
-            config, prepared, machinery, ledger=ledger, timeline=timeline, check_stop=check_stop
-        ),
+        source=source,
         ledger=ledger,
         learner=machinery.learner,
         publisher=publisher,

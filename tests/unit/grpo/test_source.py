@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -11,6 +12,9 @@ from grpo.gather import Gathered
 from grpo.source import CancelFlag, OverlappedSource
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
+from grpo.values import Rollout, ScoredGroup, ScoredRollout
+from verifiers.problem import Problem
+from verifiers.verdict import Reason, Status, Verdict
 
 WAIT_S = 20.0
 
@@ -18,25 +22,28 @@ WAIT_S = 20.0
 class FakeGatherer:
     """Begins a step when it is asked, and ends it when it is let."""
 
-    def __init__(self, cancel, gate=None):
+    def __init__(self, cancel, gate=None, groups=None):
         self.cancel = cancel
         self.gate = gate
+        self.groups = groups or {}
         self.begun = []
 
     def gather(self, step, num_drawn):
         self.begun.append((step, num_drawn))
         while self.gate is not None and not self.gate.wait(0.01):
             self.cancel.check()
-        return Gathered(step=step, groups=(), num_drawn=num_drawn + 2)
+        return Gathered(step=step, groups=self.groups.get(step, ()), num_drawn=num_drawn + 2)
 
 
 @pytest.fixture
 def make_source():
     sources = []
 
-    def make(max_staleness, *, gate=None, drain=False, check_stop=lambda: None, fail=None):
+    def make(
+        max_staleness, *, gate=None, groups=None, drain=False, check_stop=lambda: None, fail=None
+    ):
         cancel = CancelFlag()
-        gatherer = FakeGatherer(cancel, gate)
+        gatherer = FakeGatherer(cancel, gate, groups)
         if fail:
             gatherer.gather = fail
         sources.append(
@@ -122,6 +129,45 @@ def test_after_a_reset_gathering_begins_where_the_loop_asks(make_source):
     gate.set()
     assert source.take(4, 12).step == 4
     assert gatherer.begun[0] == (4, 12)
+
+
+def test_a_checkpoint_keeps_what_was_gathered_ahead(make_source):
+    groups = {step: (make_group(f"p{step}"),) for step in (2, 3)}
+    gatherer, source = make_source(2, groups=groups)
+    source.take(1, 0)
+    assert settle(gatherer) == [1, 2, 3]
+    kept = json.loads(json.dumps(source.state()))
+    later, resumed = make_source(2)
+    resumed.restore(kept)
+    second, third = resumed.take(2, 2), resumed.take(3, 4)
+    assert [second.step, third.step] == [2, 3]
+    for found, expected in zip((second, third), groups.values(), strict=True):
+        assert found.groups[0].members == expected[0].members
+        assert found.groups[0].problem.id == expected[0].problem.id
+    resumed.advance(3)
+    assert resumed.take(4, 6).num_drawn == 8
+    assert later.begun[0] == (4, 6)
+
+
+def make_group(problem_id):
+    rollout = Rollout(
+        problem_id=problem_id,
+        member=0,
+        prompt_ids=(1, 2),
+        completion_ids=(3,),
+        logprobs=(-0.1,),
+        text="4",
+        finish_reason="stop",
+        policy_versions=(5,),
+        seed=6,
+    )
+    verdict = Verdict(
+        status=Status.CORRECT, score=1.0, reason=Reason.EQUAL_EXACT, verifier="math@1"
+    )
+    return ScoredGroup(
+        problem=Problem(id=problem_id, prompt="1+3=", verifier="math", reference="4", source="x"),
+        members=(ScoredRollout(rollout=rollout, verdict=verdict, reward=1.0),),
+    )
 
 
 def test_what_goes_wrong_ahead_is_raised_in_the_loop(make_source):
