@@ -168,6 +168,25 @@ def check_same_logprobs(
             )
 
 
+def check_learned_tokens(step: int, *, learned: float, counted: int) -> None:
+    """Check that the ranks together learned what this rank has normalised the loss for.
+
+    Args:
+        step: The batch's.
+        learned: Loss tokens of all micro-batches of all ranks.
+        counted: Those of the mini-batch, as this rank has it.
+
+    Raises:
+        InvariantBroken: `normaliser`.
+    """
+    if learned != counted:
+        raise InvariantBroken(
+            "normaliser",
+            f"in step {step} the ranks learned from {learned:g} loss tokens together, but this rank"
+            f" has normalised the loss for {counted}",
+        )
+
+
 def check_ratio_is_one(step: int, total: float, largest: float, num_tokens: float) -> None:
     """Check that the first pass over a batch compares the policy with nothing but itself.
 

@@ -109,7 +109,7 @@ class Learner:
             return UpdateReport(metrics={"num_loss_tokens": 0.0}, skipped="no loss tokens")
         figures = StepFigures()
         prepared = self.prepare(plan, batch, figures)
-        skipped = self._iterate(prepared, batch.step, figures)
+        skipped = self._iterate(prepared, self._count_tokens(batch), batch.step, figures)
         metrics = figures.summarise() | {
             "beta": self.coefficients.beta,
             "entropy_coef": self.coefficients.entropy_coef,
@@ -145,6 +145,11 @@ class Learner:
             plan.append(shares[self.accelerator.process_index])
         return plan
 
+    def _count_tokens(self, batch: Batch) -> list[int]:
+        """Loss tokens of each mini-batch, over all ranks."""
+        parts = split_by_groups(batch.samples, self.options.num_mini_batches)
+        return [sum(sample.num_loss_tokens for sample in samples) for samples in parts]
+
     def prepare(
         self, plan: Sequence[Sequence[MicroBatch]], batch: Batch, figures: StepFigures
     ) -> list[list[Prepared]]:
@@ -165,18 +170,24 @@ class Learner:
         )
 
     def _iterate(
-        self, prepared: Sequence[Sequence[Prepared]], step: int, figures: StepFigures
+        self,
+        prepared: Sequence[Sequence[Prepared]],
+        num_tokens: Sequence[int],
+        step: int,
+        figures: StepFigures,
     ) -> str | None:
         """Make the updates; returns why one of them was not applied, if it was not."""
         for _ in range(self.options.num_iterations):
-            for share in prepared:
-                skipped = self._optimize(share, step, figures)
+            for share, count in zip(prepared, num_tokens, strict=True):
+                skipped = self._optimize(share, count, step, figures)
                 if skipped is not None:
                     return skipped
         return None
 
-    def _optimize(self, share: Sequence[Prepared], step: int, figures: StepFigures) -> str | None:
-        """Make one update from this rank's micro-batches."""
+    def _optimize(
+        self, share: Sequence[Prepared], num_tokens: int, step: int, figures: StepFigures
+    ) -> str | None:
+        """Make one update from this rank's micro-batches, of so many loss tokens on all ranks."""
         first = figures.num_applied == 0
         rate = self._set_learning_rate()
         statistics = Statistics()
@@ -189,6 +200,7 @@ class Learner:
                 self.accelerator.backward(loss * self.accelerator.num_processes)
         grad_norm = self._clip_gradient()
         sums, maxima = statistics.join(self._gather)
+        invariants.check_learned_tokens(step, learned=sums["tokens"], counted=num_tokens)
         if self._compares_with_itself:
             with self._guard:
                 invariants.check_ratio_is_one(step, sums["ratio"], maxima["ratio"], sums["tokens"])

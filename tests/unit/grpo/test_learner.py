@@ -142,6 +142,14 @@ def test_reference_that_differs_at_the_first_step_stops_the_run(options, samples
         learner.update(build.batch(samples))
 
 
+def test_ranks_that_learn_from_different_batches_stop_the_run(options, samples, build):
+    learner = Learner(options)
+    # What a second rank says that has half of the batch.
+    learner._gather = lambda values: torch.cat([values, values / 2])
+    with pytest.raises(InvariantBroken, match=r"normaliser.*the ranks learned from"):
+        learner.update(build.batch(samples))
+
+
 def test_wrong_normaliser_stops_the_run(options, samples, build):
     batch = build.batch(samples)
     with pytest.raises(InvariantBroken, match="normaliser"):
