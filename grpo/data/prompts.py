@@ -40,9 +40,7 @@ class PromptEncoder:
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"model={model!r} has no tokenizer that transformers can load: {error}"
-            ) from error
+            raise UserError(_describe_no_tokenizer(model, error)) from error
         self._template_options = dict(template_options or {})
         self._completion_prefix = completion_prefix
         if chat_template is not None:
@@ -171,6 +169,17 @@ def read_hub_commit(model: str) -> str | None:
     from transformers import AutoConfig
 
     return getattr(AutoConfig.from_pretrained(model), "_commit_hash", None)
+
+
+def _describe_no_tokenizer(model: str, error: Exception) -> str:
+    cause = " ".join(str(error).split())
+    if Path(model).is_dir():
+        return f"model={model!r} has no tokenizer that transformers can load: {cause}"
+    return (
+        f"The tokenizer of model={model!r} did not come from the hub: {cause} Without a "
+        "connection give a model's folder. Behind a mirror set HF_ENDPOINT; for a gated model, "
+        "HF_TOKEN; with a filled cache, HF_HUB_OFFLINE=1."
+    )
 
 
 def _read_template(name: str) -> str | None:

@@ -100,3 +100,14 @@ def test_a_template_that_refuses_messages_says_why(tmp_path):
     messages = ({"role": "system", "content": "s"}, {"role": "user", "content": "u"})
     with pytest.raises(UserError, match="no system role"):
         encoder.render(ask(messages))
+
+
+def test_a_model_that_the_hub_does_not_give_is_told_with_what_to_set(monkeypatch):
+    def refuse(_model):
+        raise OSError("cannot\nconnect")
+
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", refuse)
+    with pytest.raises(UserError, match=r"'owner/name'.*cannot connect.*HF_ENDPOINT.*HF_TOKEN"):
+        PromptEncoder("owner/name")
+    with pytest.raises(UserError, match="has no tokenizer that transformers can load"):
+        PromptEncoder(find_model("embedded:quickstart"))
