@@ -28,7 +28,7 @@ import ray  # noqa: E402
 from benchmarks.math_pairs import read_gsm8k_groups  # noqa: E402
 from grpo.config.data import DataConfig  # noqa: E402
 from grpo.data.problems import load_problems  # noqa: E402
-from grpo.evaluation.imports import StoredPool  # noqa: E402
+from grpo.evaluation.imports import Completion, StoredPool  # noqa: E402
 from grpo.evaluation.sampling import sample_groups  # noqa: E402
 from grpo.values import Rollout, RolloutRequest, SamplingOptions  # noqa: E402
 from verifiers.fleet import VerifierFleet  # noqa: E402
@@ -54,7 +54,7 @@ class Stored:
 
     title: str
     problems: Sequence[Problem]
-    completions: Mapping[str, Sequence[str]]
+    completions: Mapping[str, Sequence[Completion]]
     labels: Mapping[str, Sequence[bool]]
     options: Mapping[str, Any]
 
@@ -72,7 +72,7 @@ class PacedPool(StoredPool):
         seconds: For all of them; 0 for at once.
     """
 
-    def __init__(self, completions: Mapping[str, Sequence[str]], seconds: float) -> None:
+    def __init__(self, completions: Mapping[str, Sequence[Completion]], seconds: float) -> None:
         super().__init__(completions)
         self._gap_s = seconds / sum(map(len, completions.values()))
 
@@ -114,7 +114,9 @@ def read_gsm8k(data: Path, count: int) -> Stored:
             Problem(id=f"p{i}", prompt="?", verifier="math", reference=group[0].gold, source=f"{i}")
             for i, group in groups.items()
         ],
-        completions={f"p{i}": [pair.completion for pair in group] for i, group in groups.items()},
+        completions={
+            f"p{i}": [Completion(pair.completion) for pair in group] for i, group in groups.items()
+        },
         labels={f"p{i}": [pair.right for pair in group] for i, group in groups.items()},
         options={},
     )
@@ -129,7 +131,9 @@ def read_humaneval(data: Path, count: int) -> Stored:
     return Stored(
         title="HumanEval",
         problems=problems,
-        completions={p.id: [f"```python\n{p.columns['solution']}\n```"] for p in problems},
+        completions={
+            p.id: [Completion(f"```python\n{p.columns['solution']}\n```")] for p in problems
+        },
         labels={p.id: [True] for p in problems},
         options={"pool_size": NUM_CONTAINERS},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpo.data.files import Row, read_file
 from grpo.values import Rollout, RolloutRequest, SamplingOptions
@@ -16,9 +16,16 @@ _ID_COLUMNS = ("problem_id", "task_id", "id", "question_id")
 _TEXT_COLUMNS = ("completion", "text", "output", "response", "prediction")
 
 
+class Completion(NamedTuple):
+    """A stored completion, and whether it was cut off where it was made."""
+
+    text: str
+    truncated: bool = False
+
+
 def read_completions(
     file: Path, problems: Sequence[Problem]
-) -> tuple[dict[str, list[str]], dict[str, int]]:
+) -> tuple[dict[str, list[Completion]], dict[str, int]]:
     """Read stored completions, by problem id.
 
     Args:
@@ -33,7 +40,7 @@ def read_completions(
         UserError: A row is in no known shape, or no row belongs to any problem.
     """
     names = _index(problems)
-    found: dict[str, list[str]] = {problem.id: [] for problem in problems}
+    found: dict[str, list[Completion]] = {problem.id: [] for problem in problems}
     passed_over: dict[str, int] = {}
     example = ""
     for number, (place, row) in enumerate(read_file(file)):
@@ -43,7 +50,9 @@ def read_completions(
             example = example or str(key)
             passed_over["of no problem"] = passed_over.get("of no problem", 0) + 1
         else:
-            found[name] += texts
+            # Our own samples say how they ended; other files do not.
+            truncated = row.get("finish_reason") == "length"
+            found[name] += [Completion(text, truncated) for text in texts]
     if not any(found.values()):
         raise UserError(
             f"{file}: no row belongs to a problem; its first id is {example!r}, and the problems "
@@ -99,7 +108,7 @@ class StoredPool:
         completions: By problem id.
     """
 
-    def __init__(self, completions: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, completions: Mapping[str, Sequence[Completion]]) -> None:
         self._completions = completions
 
     def start(self) -> None:
@@ -113,16 +122,20 @@ class StoredPool:
     ) -> Generator[Rollout, None, None]:
         """The completions in their order; one that is missing ends with `abort`."""
         for request in requests:
-            texts = self._completions[request.problem_id]
+            found = self._completions[request.problem_id]
             for member, seed in enumerate(request.seeds):
+                text, finish_reason = "", "abort"
+                if member < len(found):
+                    text = found[member].text
+                    finish_reason = "length" if found[member].truncated else "stop"
                 yield Rollout(
                     problem_id=request.problem_id,
                     member=member,
                     prompt_ids=request.prompt_ids,
                     completion_ids=(),
                     logprobs=(),
-                    text=texts[member] if member < len(texts) else "",
-                    finish_reason="stop" if member < len(texts) else "abort",
+                    text=text,
+                    finish_reason=finish_reason,
                     policy_versions=(),
                     seed=seed,
                 )

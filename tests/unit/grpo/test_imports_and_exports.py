@@ -8,7 +8,7 @@ import pytest
 
 from grpo.cli import main
 from grpo.evaluation.folder import write_result
-from grpo.evaluation.imports import StoredPool, read_completions
+from grpo.evaluation.imports import Completion, StoredPool, read_completions
 from grpo.evaluation.scores import EvaluationResult, ProblemScore, SetScore, estimate_all
 from grpo.values import RolloutRequest, SamplingOptions
 from verifiers.errors import UserError
@@ -43,6 +43,10 @@ SHAPES = {
 }
 
 
+def texts(found):
+    return {name: [completion.text for completion in own] for name, own in found.items()}
+
+
 def write(tmp_path, rows):
     file = tmp_path / "completions.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -52,14 +56,14 @@ def write(tmp_path, rows):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sample_files_are_read_in_their_own_shape(tmp_path, shape):
     found, passed_over = read_completions(write(tmp_path, SHAPES[shape]), PROBLEMS)
-    assert found == {"he/HumanEval/0": ["a", "b"], "he/HumanEval/1": ["c"]}
+    assert texts(found) == {"he/HumanEval/0": ["a", "b"], "he/HumanEval/1": ["c"]}
     assert not passed_over
 
 
 def test_whole_programs_of_evalplus_become_code_blocks(tmp_path):
     rows = [{"task_id": "HumanEval/1", "solution": "def f(): pass"}, {"task_id": "X/9", "text": ""}]
     found, passed_over = read_completions(write(tmp_path, rows), PROBLEMS)
-    assert found["he/HumanEval/1"] == ["```python\ndef f(): pass\n```"]
+    assert texts(found)["he/HumanEval/1"] == ["```python\ndef f(): pass\n```"]
     assert passed_over == {"of no problem": 1}
 
 
@@ -73,13 +77,23 @@ def test_files_that_do_not_fit_are_refused(tmp_path, row, fragment):
 
 
 def test_a_missing_completion_is_an_abort_with_a_reason():
-    pool = StoredPool({"p": ["a"]})
-    request = RolloutRequest(problem_id="p", prompt_ids=(), seeds=(1, 2))
+    pool = StoredPool({"p": [Completion("a"), Completion("b", truncated=True)]})
+    request = RolloutRequest(problem_id="p", prompt_ids=(), seeds=(1, 2, 3))
     sampling = SamplingOptions(max_completion_length=1, stop_token_ids=())
-    first, second = pool.generate([request], sampling)
+    first, second, third = pool.generate([request], sampling)
     assert (first.text, first.finish_reason) == ("a", "stop")
-    assert second.finish_reason == "abort"
-    assert "no such completion" in pool.explain(second)[1]
+    assert (second.text, second.truncated) == ("b", True)
+    assert third.finish_reason == "abort"
+    assert "no such completion" in pool.explain(third)[1]
+
+
+def test_our_own_samples_say_which_were_cut_off(tmp_path):
+    rows = [
+        {"problem_id": "he/HumanEval/0", "text": "a", "finish_reason": reason}
+        for reason in ("stop", "length")
+    ]
+    found, _ = read_completions(write(tmp_path, rows), PROBLEMS)
+    assert found["he/HumanEval/0"] == [Completion("a"), Completion("a", truncated=True)]
 
 
 def test_an_export_has_the_form_of_lm_eval(tmp_path, capsys):
@@ -147,4 +161,4 @@ def test_an_export_has_the_form_of_lm_eval(tmp_path, capsys):
         Problem(id=f"s/{i}", prompt="q", verifier="math", reference="r", source="f")
         for i in range(2)
     ]
-    assert read_completions(exported, asked)[0] == {"s/0": ["t", "t"], "s/1": ["t", "t"]}
+    assert texts(read_completions(exported, asked)[0]) == {"s/0": ["t", "t"], "s/1": ["t", "t"]}
