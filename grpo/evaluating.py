@@ -64,33 +64,56 @@ def run_evaluation(
     with running_ray(
         config, inputs, prepare_evaluation if stored is None else _prepare_stored
     ) as prepared:
-        for line in describe_left_out(prepared):
+        for line in (*describe_left_out(prepared), *_describe_greedy(config, stored)):
             console.line(line)
         record = make_record(config, prepared, completions)
         folder, begun_before = open_folder(output, record)
-        problems = {p.id: p for members in inputs.eval_sets.values() for p in members}
-        journal = Journal(folder)
-        groups = journal.load(problems, config.evaluation.num_samples)
         if begun_before:
-            console.line(
-                f"going on with {folder}: {len(groups)} of {len(problems)} problems are done"
-            )
+            console.line(f"going on with {folder}")
         begun = time.perf_counter()
-        missing = [problem for problem in problems.values() if problem.id not in groups]
-        try:
-            with closing(_sample(config, prepared, missing, console, stored)) as sampled:
-                for group in sampled:
-                    journal.append(group)
-                    groups[group.problem.id] = group
-                    console.phase(f"{len(groups)} of {len(problems)} problems")
-        except KeyboardInterrupt:
-            console.line(
-                f"{len(groups)} of {len(problems)} problems are done and kept in {folder}; the "
-                "same command goes on with the others"
-            )
-            raise
+        groups = _collect(config, prepared, folder, console, stored)
     result = make_result(config, prepared, groups, record, time.perf_counter() - begun)
     return result, write_result(folder, result)
+
+
+def _describe_greedy(config: RunConfig, stored: StoredPool | None) -> list[str]:
+    samples = config.evaluation.num_samples
+    if stored is not None or config.evaluation.temperature > 0 or samples == 1:
+        return []
+    note = (
+        f"note: at temperature 0 the {samples} samples of a problem are one and the same; "
+        "evaluation.num_samples=1 says as much in a fraction of the time"
+    )
+    return [note]
+
+
+def _collect(
+    config: RunConfig,
+    prepared: Prepared,
+    folder: Path,
+    console: Console,
+    stored: StoredPool | None,
+) -> dict[str, ScoredGroup]:
+    """Every problem's group: those that the folder has, and the others as they are sampled."""
+    problems = {p.id: p for members in prepared.inputs.eval_sets.values() for p in members}
+    journal = Journal(folder)
+    groups = journal.load(problems, config.evaluation.num_samples)
+    if groups:
+        console.line(f"{len(groups)} of {len(problems)} problems are done")
+    missing = [problem for problem in problems.values() if problem.id not in groups]
+    try:
+        with closing(_sample(config, prepared, missing, console, stored)) as sampled:
+            for group in sampled:
+                journal.append(group)
+                groups[group.problem.id] = group
+                console.phase(f"{len(groups)} of {len(problems)} problems")
+    except KeyboardInterrupt:
+        console.line(
+            f"{len(groups)} of {len(problems)} problems are done and kept in {folder}; the same "
+            "command goes on with the others"
+        )
+        raise
+    return groups
 
 
 def _sample(

@@ -24,7 +24,7 @@ _EXAMPLES = """\
 examples:
   verigrad eval configs/quickstart.yaml
   verigrad eval runs/quickstart evaluation.num_samples=16 evaluation.k=[1,4,16]
-  verigrad eval configs/quickstart.yaml model=path/to/model evaluation.temperature=0 --json
+  verigrad eval configs/eval/humaneval.yaml model=path/to/model --json
   verigrad eval configs/quickstart.yaml --target embedded:quickstart --target runs/quickstart
   verigrad eval configs/eval/gsm8k.yaml model=gpt served.base_url=http://localhost:8000/v1
 """
