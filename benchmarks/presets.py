@@ -1,16 +1,18 @@
 """Train one configuration with each preset of the objective, and tabulate the held-out scores.
 
-    python benchmarks/presets.py [--presets NAME ...] [--seeds N ...] [--config FILE]
-                                 [--output FOLDER] [KEY=VALUE ...]
+    python benchmarks/presets.py [KEY=VALUE ...] [--presets NAME ...] [--seeds N ...]
+                                 [--config FILE] [--output FOLDER] [--page FILE]
 
 Each preset and seed is a `verigrad train` of its own, one after the other; a run that is complete
 in the folder is not made again, so that the table can be extended. KEY=VALUE go to every run.
+--page writes the table as a page that says how it was made.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import statistics
 import subprocess
 import sys
@@ -29,12 +31,13 @@ NAMED = ("grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "reinforce_plus_plu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A finished run: pass@1 of each held-out set, before and after."""
+    """A finished run: pass@1 of each held-out set, before and after; and the last evaluation."""
 
     preset: str
     seed: int
     steps: int
     scores: dict[str, tuple[Estimate, Estimate]]
+    evaluation: EvaluationResult
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,7 +50,11 @@ def main(arguments: Sequence[str]) -> int:
             if not _is_complete(folder):
                 _train(options, folder, preset, seed)
             runs.append(_read(folder, preset, seed))
-    print("\n".join(_tabulate(runs)))
+    table = "\n".join(_tabulate(runs))
+    print(table)
+    if options.page is not None:
+        shown = ["benchmarks/presets.py", *arguments]
+        options.page.write_text(_describe(runs, options.config, shown, table), encoding="utf-8")
     return 0
 
 
@@ -59,6 +66,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--config", default="configs/quickstart.yaml")
     parser.add_argument("--output", type=Path, default=Path("runs/presets"))
+    parser.add_argument("--page", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_args(arguments)
     if wrong := [text for text in options.overrides if "=" not in text]:
@@ -91,6 +99,7 @@ def _read(folder: Path, preset: str, seed: int) -> Run:
         preset=preset,
         seed=seed,
         steps=last.step,
+        evaluation=last,
         scores={
             before.name: (before.pass_at_k[1], after.pass_at_k[1])
             for before, after in zip(first.sets, last.sets, strict=True)
@@ -116,6 +125,33 @@ def _tabulate(runs: Sequence[Run]) -> Iterator[str]:
                 for when in (0, 1)
             ]
             yield " | ".join([f"| `{preset}`", f"mean of {len(mine)}", *means]) + " |"
+
+
+def _describe(runs: Sequence[Run], config: str, command: Sequence[str], table: str) -> str:
+    """The page."""
+    last = runs[0].evaluation
+    lowest = [
+        min((run.scores[name][1].value, f"`{run.preset}`, seed {run.seed}") for run in runs)
+        for name in runs[0].scores
+    ]
+    ends = [
+        f"{name} {value:.3f} ({where})"
+        for name, (value, where) in zip(runs[0].scores, lowest, strict=True)
+    ]
+    sizes = [f"{score.num_problems} of {score.name}" for score in last.sets]
+    return f"""# Presets of the objective
+
+The policy of the quickstart, trained for {runs[0].steps} steps under each `loss_type`
+([algorithms.md](algorithms.md)) and otherwise as `{config}` says. Held-out pass@1 at temperature
+{last.temperature:g}, {" and ".join(sizes)} problems with {last.sets[0].num_samples} samples each;
+95 % intervals over problems. The lowest at the end: {", ".join(ends)}.
+
+```console
+$ .venv/bin/python {shlex.join(command)}
+```
+
+{table}
+"""
 
 
 def _show(score: Estimate) -> str:

@@ -86,6 +86,19 @@ def test_finished_runs_become_rows_with_intervals_and_a_mean(tmp_path):
     ]
 
 
+def test_the_page_says_how_it_was_made(tmp_path):
+    write_run(tmp_path / "gspo-0", after=3)
+    page = tmp_path / "page.md"
+    arguments = ["--presets", "gspo", "--seeds", "0", "--output", str(tmp_path)]
+    done = run_script(*arguments, "--page", str(page))
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    assert text.endswith(f"```\n\n{done.stdout}")
+    assert f"benchmarks/presets.py {' '.join(arguments)} --page {page}\n" in text
+    assert "40 steps" in text
+    assert "The lowest at the end: maths 0.750 (`gspo`, seed 0)." in text
+
+
 def test_what_is_no_override_is_named(tmp_path):
     done = run_script("--output", str(tmp_path), "steps")
     assert done.returncode == 2
