@@ -17,6 +17,9 @@ ADAPTER_CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
+# Trainers that changed the tokenizer or its template save them beside the adapter.
+_TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "chat_template*")
+_TOKENIZER += ("vocab.*", "merges.txt")
 # What changes the arithmetic, and the value with which it does not.
 _PLAIN = {"peft_type": "LORA", "fan_in_fan_out": False, "use_dora": False, "bias": "none"}
 
@@ -24,8 +27,9 @@ _PLAIN = {"peft_type": "LORA", "fan_in_fan_out": False, "use_dora": False, "bias
 def merge_adapter(folder: Path) -> Path:
     """Merge an adapter, as peft saves it, into its base.
 
-    The merged model is kept in the cache (`VERIGRAD_CACHE`, by default `~/.cache/verigrad`) under
-    the adapter's content, so that a second call finds it.
+    A tokenizer or a chat template beside the adapter takes the place of the base's. The merged
+    model is kept in the cache (`VERIGRAD_CACHE`, by default `~/.cache/verigrad`) until the adapter
+    or its base changes, so that a second call finds it.
 
     Args:
         folder: With `adapter_config.json` and `adapter_model.safetensors`.
@@ -49,6 +53,8 @@ def merge_adapter(folder: Path) -> Path:
     partial.mkdir(parents=True)
     try:
         _write_merged(base, weights, config, partial)
+        for file in _find_tokenizer(folder):
+            shutil.copyfile(file, partial / file.name)
         partial.rename(merged)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -121,8 +127,14 @@ def _cache() -> Path:
     return Path(os.environ.get("VERIGRAD_CACHE") or Path.home() / ".cache" / "verigrad")
 
 
+def _find_tokenizer(folder: Path) -> list[Path]:
+    return sorted({file for pattern in _TOKENIZER for file in folder.glob(pattern)})
+
+
 def _name(folder: Path, base: Path) -> str:
     digest = hashlib.blake2b(str(base.resolve()).encode(), digest_size=8)
-    for name in (ADAPTER_CONFIG, _WEIGHTS):
-        digest.update((folder / name).read_bytes())
+    for file in (folder / ADAPTER_CONFIG, folder / _WEIGHTS, *_find_tokenizer(folder)):
+        digest.update(file.name.encode() + file.read_bytes())
+    for file in sorted(base.iterdir()):  # gigabytes: known by size and time
+        digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
     return f"{folder.name}-{digest.hexdigest()}"

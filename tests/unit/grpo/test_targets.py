@@ -61,6 +61,20 @@ def test_an_adapter_is_merged_once_and_anew_when_it_has_changed(tiny_policy, tmp
     assert merge_adapter(tmp_path / "adapter") == first
     assert (first / "model.safetensors").stat().st_mtime_ns == written
     make_adapter(tiny_policy, tmp_path / "adapter", lora_alpha=16)
+    second = merge_adapter(tmp_path / "adapter")
+    assert second != first
+    (tmp_path / "adapter" / "chat_template.jinja").write_text("{{ messages }}")
+    third = merge_adapter(tmp_path / "adapter")
+    assert third != second
+    assert (third / "chat_template.jinja").read_text() == "{{ messages }}"
+
+
+def test_a_base_that_was_replaced_is_merged_anew(tiny_policy, tmp_path):
+    base = tmp_path / "base"
+    shutil.copytree(tiny_policy, base)
+    make_adapter(base, tmp_path / "adapter")
+    first = merge_adapter(tmp_path / "adapter")
+    (base / "model.safetensors").touch()
     assert merge_adapter(tmp_path / "adapter") != first
 
 
