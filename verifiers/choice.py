@@ -18,7 +18,7 @@ from verifiers.verdict import Reason, Verdict
 
 # A letter alone, or set off from what follows: never the first letter of a word.
 _LETTER = re.compile(
-    r"(?:\\[a-z]+\s*\{\s*)?(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\s*:?\s*)?(?:\(\s*([A-Za-z])\s*\)|([A-Za-z])(?=$|\s*[.):}]|\s*$))\s*\}?(.*)",
+    r"(?:\\[a-z]+\s*\{\s*)?(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\s*:?\s*)?(?:\(\s*(?:\\[a-z]+\s*\{\s*)?([A-Za-z])\s*\}?\s*\)|([A-Za-z])(?=$|\s*[.):}]|\s*$))\s*\}?(.*)",
     re.DOTALL,
 )
 _OTHER_LETTER = re.compile(r"(?<![A-Za-z\\])(?:\(([A-Z])\)|([A-Z])(?=[.):,]|$|\s*$))")

@@ -21,6 +21,8 @@ PLACEHOLDERS = frozenset(
 BETWEEN_BOXES = re.compile(r"(?:[\s$,;.&]|\\[()\[\],;!: ]|\\quad|\\text\{[^{}]*\}|and|or)*")
 
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+# A number that the braces were forgotten round.
+_BARE_BOX = re.compile(r"\\(?:boxed|fbox)\s*([-+]?(?:\d[\d,]*)?\.?\d+)(?![\w{])")
 _SAYS_SOMETHING = re.compile(r"[^\W_]")
 _HASH = re.compile(r"^\s*####[ \t]*(.*)$", re.MULTILINE)
 _ANSWER_PHRASE = re.compile(
@@ -96,7 +98,8 @@ def find_answer(reply: str, policy: Policy) -> Found | Reason:
 def _find_boxed(reply: str) -> Found | Reason:
     boxes = scan_boxes(reply)
     if not boxes:
-        return Reason.NO_BOX
+        bare = _BARE_BOX.findall(reply)
+        return Found.single(bare[-1]) if bare else Reason.NO_BOX
     filled = [(a, b, t) for a, b, t in boxes if t.lower() not in PLACEHOLDERS]
     if not filled:
         return Reason.EMPTY_ANSWER

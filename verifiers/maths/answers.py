@@ -9,6 +9,10 @@ from verifiers.maths.expressions import Expression
 from verifiers.maths.units import Unit
 
 Operator = Literal["=", "<", ">", "<=", ">=", "!="]
+# The relation as it reads from the other side.
+FLIPPED: dict[Operator, Operator] = {
+    "<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ _UNICODE = str.maketrans(
         "∅": "\\emptyset ",
         "ℝ": "\\mathbb{R}",
         "ℤ": "\\mathbb{Z}",
-        "°": "^\\circ ",
+        **dict.fromkeys("°º", "^\\circ "),
         "℃": "^\\circ C",
         "℉": "^\\circ F",
         "¢": "\\text{ cents}",
@@ -108,6 +108,12 @@ _OVER_COMMANDS = {"over": "frac", "choose": "binom"}
 _NAMED_POINT = re.compile(r"[A-Z]'?\s*(\([^()]*[,;][^()]*\))")
 _OPEN_INTERVAL = re.compile(r"(?:\]|\[|\()([^\[\]]*[,;][^\[\]]*)(?:\[|\]|\))")
 _LEAD_SIGN = re.compile(r"^\s*(?:\\(?:therefore|Rightarrow|implies)(?![a-zA-Z])|=(?!=))\s*")
+_COMPARISON = re.compile(r"<=|>=|(?<=\s)!=(?=\s)")  # `5!=120` is a factorial
+_COMPARISONS = {"<=": "\\le ", ">=": "\\ge ", "!=": "\\ne "}
+_PRIMES = re.compile(r"\^\s*(?:\{((?:\s*\\prime)+)\s*\}|\\prime(?![a-zA-Z]))")
+_FONT_SWITCHES = re.compile(
+    r"\\(?:(?:bf|it|sf|tt|boldmath)(?![a-zA-Z])|rm(?![a-zA-Z])(?!\s*\{))\s*"
+)
 _OLD_FONTS = re.compile(r"\{\\(?:bf|it|rm|sf|tt)\s+([^{}]*)\}")
 _TICKS = re.compile(r"\s*\\(?:checkmark|blacksquare|square|Box|qed)(?![a-zA-Z])\s*$")
 _TEMPERATURE = re.compile(
@@ -119,7 +125,7 @@ _WRAPPER = re.compile(
     r"\\(?:mathbf|boldsymbol|bm|mathit|mathsf|mathnormal|underline|boxed|fbox|"
     r"textcolor\{[^{}]*\}|color\{[^{}]*\})\s*\{([^{}]*)\}"
 )
-_BRACED_SYMBOL = re.compile(r"\{([a-zA-Z])\}(?=_)")
+_BRACED_SYMBOL = re.compile(r"(?<![a-zA-Z])\{([a-zA-Z])\}(?=_)")
 _COLOR = re.compile(r"\\color\{[^{}]*\}")
 _THOUSANDS = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\,|\{,\}|,\\!|\\!|\\ )\s*\d{3})+(?![\d])")
 _SPACED_THOUSANDS = re.compile(r"[-+]?\d{1,3}(?: \d{3})+(?:\.\d+)?")
@@ -159,7 +165,9 @@ def clean(text: str) -> str:
     text = _BRACED_SYMBOL.sub(r"\1", _COLOR.sub("", text))
     text = _TICKS.sub("", _SIZES.sub("", _NORMS.sub("|", text)))
     text = text.replace("\\lbrace", "\\{").replace("\\rbrace", "\\}").replace("{:}", ":")
-    text = _OLD_FONTS.sub(r"\\text{\1}", text)
+    text = _FONT_SWITCHES.sub("", _OLD_FONTS.sub(r"\\text{\1}", text))
+    text = _COMPARISON.sub(lambda m: _COMPARISONS[m.group()], text)
+    text = _PRIMES.sub(lambda m: "'" * (m[1] or "p").count("p"), text)
     text = _strip_lead_in(_SPACES.sub(" ", text))
     text = _LEAD_SIGN.sub("", _strip_wraps(text))
     text = _TEMPERATURE.sub(lambda m: f" \\text{{deg{m[1] or m[2]}}}", text)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from verifiers.maths.answers import (
+    FLIPPED,
     Answer,
     BaseNumber,
     Clock,
@@ -33,11 +34,11 @@ from verifiers.maths.shapes import (
     find_integer,
     find_vector_items,
     find_zero_form,
-    flip_operator,
     is_inequality,
     is_name,
     only_item,
     rename_parameter,
+    upwards,
     with_constant_of,
 )
 from verifiers.verdict import Reason
@@ -277,6 +278,7 @@ class _Comparison:
         return Finding.of(bool(modulus) and (first - second) % modulus == 0)
 
     def regions(self, gold: Answer, prediction: Answer) -> Finding:
+        gold, prediction = upwards(gold), upwards(prediction)
         names = {region_name(gold), region_name(prediction)} - {None}
         if len(names) > 1:
             return Finding.of(False)
@@ -334,7 +336,7 @@ class _Comparison:
             return MISMATCH
         signs = {("<", "<"): 1, ("<=", "<="): 1, ("<", ">"): -1, ("<=", ">="): -1, ("!=", "!="): 0}
         operators = (gold.operators[0], prediction.operators[0])
-        flipped = (flip_operator(operators[0]), flip_operator(operators[1]))
+        flipped = (FLIPPED[operators[0]], FLIPPED[operators[1]])
         wanted = signs.get(operators, signs.get(flipped))
         if wanted is None:
             return MISMATCH

@@ -56,6 +56,10 @@ def _apply(  # noqa: C901, PLR0911, PLR0912 - one case for each operation
             return a / 100
         case "abs", [a]:
             return abs(a)
+        case "floor", [a]:
+            return Fraction(math.floor(a))
+        case "ceil", [a]:
+            return Fraction(math.ceil(a))
         case "pow", [base, exponent]:
             return _power(base, exponent)
         case "root", [a, degree]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -79,8 +80,8 @@ def tokenize(text: str) -> list[Token]:
             case "repeating":
                 tokens.append(Token("number", piece, spaced, _read_repeating(piece)))
             case "text":
-                after_number = bool(tokens) and tokens[-1].kind == "number"
-                tokens.extend(_read_text(piece.strip(), spaced, after_number=after_number))
+                text = piece.strip()
+                tokens.extend(_read_text(text, spaced, after_number=_end_in_number(tokens)))
             case "command":
                 tokens.append(Token("command", piece, spaced))
             case "word":
@@ -97,6 +98,14 @@ def _read_word(word: str, spaced: bool) -> list[Token]:
     if word in JOINERS:
         return [Token("text", word, spaced)]
     return [Token("letter", c, spaced and not i) for i, c in enumerate(word)]
+
+
+def _end_in_number(tokens: Sequence[Token]) -> bool:
+    """Whether a number stands last, or a number to a power in braces, as `10^{-19}`."""
+    if not tokens or tokens[-1].text != "}":
+        return bool(tokens) and tokens[-1].kind == "number"
+    start = next((i for i in range(len(tokens) - 1, -1, -1) if tokens[i].text == "{"), 0)
+    return start > 1 and tokens[start - 1].text == "^" and tokens[start - 2].kind == "number"
 
 
 def _read_text(content: str, spaced: bool, *, after_number: bool) -> list[Token]:

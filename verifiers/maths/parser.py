@@ -22,6 +22,7 @@ from verifiers.maths.vocabulary import (
     MANY_ARGUMENTS,
     NAMED_FUNCTIONS,
     POLYNOMIALS,
+    ROUNDING,
     STARTS,
     TIMES,
     VARIABLES,
@@ -93,7 +94,10 @@ class _Parser(Cursor):
         return Apply("neg", (self.factor(),)) if self.take("-") else self.factor()
 
     def starts_factor(self) -> bool:
-        """Whether what follows multiplies without a sign. A number does only after a power."""
+        """Whether what follows multiplies without a sign.
+
+        A number does only after a power or a factorial.
+        """
         token = self.peek()
         if token is None:
             return False
@@ -101,9 +105,8 @@ class _Parser(Cursor):
             case "letter":
                 return True
             case "number":
-                before = self.tokens[self.place - 1]
-                power = before.text in ("}", ")") and self.closes_power()
-                return power and not token.spaced
+                factorial = self.tokens[self.place - 1].text == "!"
+                return factorial or (self.closes_power() and not token.spaced)
             case "mark":
                 return token.text in ("(", "{") or (token.text == "|" and not self.bars)
             case "command":
@@ -111,13 +114,13 @@ class _Parser(Cursor):
         return False
 
     def closes_power(self) -> bool:
-        """Whether the bracket just read closed an exponent."""
+        """Whether what was just read is a bracket that closed an exponent."""
         level = 0
         for place in range(self.place - 1, -1, -1):
             text = self.tokens[place].text
             level += (text in ("}", ")")) - (text in ("{", "("))
             if level == 0:
-                return place > 0 and self.tokens[place - 1].text == "^"
+                return place < self.place - 1 and place > 0 and self.tokens[place - 1].text == "^"
         return False
 
     def factor(self) -> Expression:
@@ -293,6 +296,8 @@ class _Parser(Cursor):
             return Apply(name, self.list_of_arguments())
         if name in FUNCTIONS:
             return self.function(name)
+        if name in ROUNDING:
+            return self.rounded(*ROUNDING[name])
         if name == "pi":
             return Symbol("pi")
         if name == "infty":
@@ -306,6 +311,13 @@ class _Parser(Cursor):
         if name in ("lvert", "vert", "|"):
             raise Unreadable("norms are not read")
         raise Unreadable(f"unknown command {name!r}")
+
+    def rounded(self, op: str, closing: str) -> Expression:
+        bars, self.bars = self.bars, 0
+        inner = self.sum()
+        self.expect(closing, kind="command")
+        self.bars = bars
+        return Apply(op, (inner,))
 
     def letters(self) -> str:
         """The letters that an accent or the sign of an angle stands over or before."""
@@ -354,11 +366,13 @@ class _Parser(Cursor):
         return Apply("root", (self.argument(), degree))
 
     def list_of_arguments(self) -> tuple[Expression, ...]:
-        self.expect("(")
+        r"""`(a, b)`, or `\{a, b\}` after a maximum."""
+        kind = "command" if self.at("{", kind="command") else "mark"
+        self.expect("{" if kind == "command" else "(", kind=kind)
         arguments = [self.sum()]
         while self.take(","):
             arguments.append(self.sum())
-        self.expect(")")
+        self.expect("}" if kind == "command" else ")", kind=kind)
         return tuple(arguments)
 
     def function(self, name: str) -> Expression:

@@ -37,10 +37,12 @@ from verifiers.maths.expressions import (
     Unreadable,
     find_symbols,
 )
+from verifiers.maths.families import write_membership
 from verifiers.maths.forms import read_form
 from verifiers.maths.lexer import Token, tokenize
 from verifiers.maths.parser import parse_expression
 from verifiers.maths.quantities import add_amounts, read_quantity
+from verifiers.maths.vocabulary import ROUNDING
 from verifiers.maths.words import normalize_words
 
 OPERATORS: dict[str, Operator] = {
@@ -57,15 +59,24 @@ SETS: dict[str, NamedSet] = {
 ALL_REALS = frozenset({"all real numbers", "all reals", "all real", "set of real numbers"})
 QUALIFIERS = re.compile(r"(?:,\s*)?(?:for|where|with) (?:any|all|every|some|each)\b.*")
 _LABEL = re.compile(r"(?!.*\bnot\b)[A-Za-z ]{1,30}:|[Aa]ns\.")
+MODULO = ("pmod", "mod", "bmod")
 MAX_ITEMS = 200
 
 _PLAIN_WORDS = re.compile(r"[A-Za-z][A-Za-z' .-]*")
+_DATE = re.compile(
+    r"(?:\\text\s*\{)?\s*(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?\s*\}?\s*"
+    r"\d{1,2}(?:,?\s*\d{4})?\s*\}?",
+    re.IGNORECASE,
+)
 # `P(A \cap B) = ...`: what is asked for, in signs of its own.
 _PROBABILITY = re.compile(
     r"(?:P|\\Pr|\\mathbb\{[PE]\}|E)\s*[(\[][^=()\[\]]*[)\]]\s*=(?P<value>[^=]+)"
 )
 _LONG_RUN = re.compile(r"[A-Za-z]{3,}")
 Splitter = Literal[",", "and", "or"]
+_JOINING_WORDS: dict[str, Splitter] = {
+    "and": "and", "or": "or", "for": ",", "where": ",", "with": ",",
+}  # fmt: skip
 
 
 def read_answer(text: str, *, letters_are_units: bool = False) -> Answer:
@@ -88,11 +99,14 @@ def read_answer(text: str, *, letters_are_units: bool = False) -> Answer:
 def _read_clean(text: str, letters_are_units: bool) -> Answer:
     if not text:
         raise Unreadable("empty")
+    text = write_membership(text)
     if (answer := read_form(text)) is not None:
         return answer
     if match := _PROBABILITY.fullmatch(text):
         value = _read_clean(match["value"], letters_are_units)
         return Relation((Words("probability"), value), ("=",))
+    if _DATE.fullmatch(text):
+        return Words(normalize_words(text))
     if _PLAIN_WORDS.fullmatch(text) and _LONG_RUN.search(text) and _is_prose(text):
         return _read_words(text)
     return _Reader(tokenize(text), letters_are_units).read()
@@ -175,7 +189,7 @@ class _Reader:
     def read_congruence(self) -> Answer:
         left, right = split_at_command(self.tokens, "equiv")
         for place, token in enumerate(right):
-            if token.kind == "command" and token.text in ("pmod", "mod", "bmod"):
+            if token.kind in ("command", "text") and token.text.strip() in MODULO:
                 residue, modulus = right[:place], right[place + 1 :]
                 break
         else:
@@ -218,7 +232,8 @@ class _Reader:
     def read_bracketed(self) -> Answer | None:  # noqa: PLR0911 - one case for each bracket
         """A tuple, set or interval, when one pair of brackets holds everything."""
         first, last = self.tokens[0], self.tokens[-1]
-        if not (opens(first) and closes(last)) or len(find_outer(self.tokens)) != 2:
+        one_pair = opens(first) and closes(last) and len(find_outer(self.tokens)) == 2
+        if not one_pair or first.text in ROUNDING:
             return None
         inner = self.tokens[1:-1]
         opening, closing = first.text, last.text
@@ -255,8 +270,7 @@ def _joins(token: Token) -> Splitter | None:
     if token.kind == "mark" and token.text in (",", ";"):
         return ","
     if token.kind == "text":
-        text = token.text.lower().strip(" ,")
-        return "and" if text == "and" else "or" if text == "or" else None
+        return _JOINING_WORDS.get(token.text.lower().strip(" ,"))
     if token.kind == "command" and token.text in ("lor", "vee"):
         return "or"
     return "and" if token.kind == "command" and token.text in ("land", "wedge") else None

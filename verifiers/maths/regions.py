@@ -5,10 +5,12 @@ Compared by what they contain.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from verifiers.maths.answers import (
+    FLIPPED,
     Answer,
     Collection,
     Interval,
@@ -21,18 +23,10 @@ from verifiers.maths.answers import (
     Without,
 )
 from verifiers.maths.equality import Equality, float_value
-from verifiers.maths.expressions import Apply, Expression, Symbol
+from verifiers.maths.expressions import Apply, Expression, Number, Symbol
 
 # Equal ends may differ by rounding; ends that close are put to the exact test.
 CLOSE = 1e-9
-FLIPPED: dict[Operator, Operator] = {
-    "<": ">",
-    ">": "<",
-    "<=": ">=",
-    ">=": "<=",
-    "=": "=",
-    "!=": "!=",
-}
 INFINITY = Symbol("oo")
 
 
@@ -108,10 +102,8 @@ def region_name(answer: Answer) -> Expression | None:
         case Member(name, _):
             return name
         case Relation(sides, _):
-            return next(
-                (s.expression for s in sides if isinstance(s, Quantity) and _is_name(s.expression)),
-                None,
-            )
+            named = (_find_name(s.expression) for s in sides if isinstance(s, Quantity))
+            return next((name for name in named if name is not None), None)
         case Collection("list", items):
             return region_name(items[0])
     return None
@@ -169,6 +161,8 @@ def _between(left: Expression, right: Expression, left_closed: bool, right_close
 def _read_chain(relation: Relation) -> Region:
     r"""`1 < x \le 2`: one side is the variable, the others are constants."""
     expressions = [s.expression if isinstance(s, Quantity) else None for s in relation.sides]
+    if (distance := _read_distance(relation, expressions)) is not None:
+        return distance
     names = [place for place, e in enumerate(expressions) if e is not None and _is_name(e)]
     if len(names) != 1 or None in expressions:
         raise NotARegion
@@ -183,12 +177,43 @@ def _read_chain(relation: Relation) -> Region:
     return Region(tuple(_without_infinity(pieces)), every=True)
 
 
+def _read_distance(relation: Relation, sides: Sequence[Expression | None]) -> Region | None:
+    """`|x - 3| < 2` as the numbers within, or beyond, so far from the middle."""
+    match sides:
+        case [Apply("abs", (inner,)), Apply() | Number() as reach]:
+            operator = relation.operators[0]
+        case [Apply() | Number() as reach, Apply("abs", (inner,))]:
+            operator = FLIPPED[relation.operators[0]]
+        case _:
+            return None
+    match inner:
+        case Symbol():
+            middle: Expression = Number(Fraction(0))
+        case Apply("add", (Symbol(), offset)):
+            middle = Apply("neg", (offset,))
+        case _:
+            return None
+    low, high = (Apply("add", (middle, end)) for end in (Apply("neg", (reach,)), reach))
+    pieces = _Piece(FLIPPED[operator], low), _Piece(operator, high)
+    return Region(pieces, every=operator in ("<", "<=", "!="))
+
+
 def _without_infinity(pieces: list[_Piece]) -> list[_Piece]:
     return [p for p in pieces if p.end not in (INFINITY, Apply("neg", (INFINITY,)))]
 
 
 def _is_name(expression: Expression) -> bool:
     return isinstance(expression, Symbol) and expression.name not in ("pi", "e", "i", "oo")
+
+
+def _find_name(expression: Expression) -> Expression | None:
+    """The variable that stands alone or in a distance, as `x` and `|x - 3|`."""
+    match expression:
+        case Apply("abs", (Symbol() as name,)) | Apply(
+            "abs", (Apply("add", (Symbol() as name, _)),)
+        ):
+            return name
+    return expression if _is_name(expression) else None
 
 
 def _place_ends(ends: list[Expression], equality: Equality) -> dict[Expression, int] | None:

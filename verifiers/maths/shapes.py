@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from verifiers.maths.answers import Answer, Collection, Matrix, Member, Quantity, Relation, Words
+from verifiers.maths.answers import (
+    FLIPPED,
+    Answer,
+    Collection,
+    Matrix,
+    Member,
+    Operator,
+    Quantity,
+    Relation,
+    Words,
+)
 from verifiers.maths.equality import difference
 from verifiers.maths.exact import evaluate
 from verifiers.maths.expressions import Apply, Expression, Symbol, replace_symbol
@@ -110,6 +120,13 @@ def find_zero_form(relation: Relation) -> Expression | None:
     return None
 
 
-def flip_operator(operator: str) -> str:
-    """The inequality as it reads from the other side."""
-    return {"<": ">", ">": "<", "<=": ">=", ">=": "<="}.get(operator, operator)
+def upwards(answer: Answer) -> Answer:
+    r"""A chain that descends, as `c \ge b \ge a`, read from its other end."""
+    if not isinstance(answer, Relation) or len(answer.operators) < 2:
+        return answer
+    if not set(answer.operators) <= {">", ">="}:
+        return answer
+    operators: tuple[Operator, ...] = tuple(
+        FLIPPED[operator] for operator in reversed(answer.operators)
+    )
+    return Relation(answer.sides[::-1], operators)

@@ -132,5 +132,6 @@ class BigArithmetic:
 FUNCTIONS = {
     "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan, "sinh": mpmath.sinh,
     "cosh": mpmath.cosh, "tanh": mpmath.tanh, "arcsin": mpmath.asin, "arccos": mpmath.acos,
-    "arctan": mpmath.atan, "ln": mpmath.log, "exp": mpmath.exp,
+    "arctan": mpmath.atan, "ln": mpmath.log, "exp": mpmath.exp, "floor": mpmath.floor,
+    "ceil": mpmath.ceil,
 }  # fmt: skip

@@ -47,6 +47,7 @@ _TOO_LARGE = Ruling(
     detail="exact arithmetic would need numbers beyond the limits",
 )
 
+_LETTERS_AS_TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm)\s*\{\s*([A-Za-z]{2,})\s*\}")
 _TRAILING_TEXT = re.compile(r"\s*\\text\s*\{[^{}]*\}\s*$")
 
 
@@ -179,7 +180,7 @@ class MathVerifier(Verifier):
     ) -> Ruling:
         if len(found.text) > max(MAX_ANSWER_CHARS, 4 * len(reference)):
             return Ruling.too_long()
-        if clean(found.text) == clean(reference):
+        if _spell(found.text) == _spell(reference):
             return Ruling.right(Reason.EQUAL_TEXT)
         gold = self._gold(reference)
         if isinstance(gold, _BadGold):
@@ -246,6 +247,13 @@ class MathVerifier(Verifier):
             raise WorkerPoolError(f"the reference {reference!r} was not read: {outcome.detail}")
         last_line = (outcome.detail or "").strip().rpartition("\n")[2]
         return _BadGold(f"sympy: {last_line}")
+
+
+def _spell(text: str) -> str:
+    r"""The cleaned text; letters in a text command as plain ones, `\text{AC}` as `AC`."""
+    cleaned = clean(text)
+    match = _LETTERS_AS_TEXT.fullmatch(cleaned)
+    return match[1] if match else cleaned
 
 
 def _ruling(finding: Finding) -> Ruling:

@@ -18,7 +18,9 @@ SYNONYMS: Mapping[str, str] = {
     "varnothing": "no solution",
     "empty set": "no solution",
 }
-_COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|mathbf|operatorname)\s*")
+_COMMAND = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mbox|mathbf|operatorname)(?![a-zA-Z])\s*"
+)
 _HYPHEN = re.compile(r"(?<=\w)-(?=\w)")  # a minus sign in front stays
 _PUNCTUATION = re.compile(r"[{}$.,;:!?'\"\\()\[\]]")
 
