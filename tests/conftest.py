@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,11 @@ import pytest
 
 # Before anything imports torch: idle OpenMP threads that spin take the cores from each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# A shell without job control starts what goes into the background deaf to Ctrl-C, and so would be
+# the commands that are interrupted here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 INTEGRATION_TIMEOUT_S = 600

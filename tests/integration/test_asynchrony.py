@@ -10,6 +10,8 @@ from transformers import AutoModelForCausalLM
 
 from grpo.checkpoints import read_state
 
+pytestmark = pytest.mark.long
+
 STEPS, STALENESS, LARGEST_WEIGHT = 6, 2, 2.0
 
 

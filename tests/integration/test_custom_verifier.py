@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).resolve().parents[2] / "README.md"
 CONFIG = """
 run_name: mine
@@ -26,12 +28,35 @@ def readme_verifier():
     return block
 
 
-def test_the_readmes_verifier_trains(train, tmp_path):
+@pytest.fixture
+def folder(tmp_path):
+    """What a user has: a function, rows and a configuration."""
     (tmp_path / "my_checks.py").write_text(readme_verifier())
     rows = [{"prompt": f"{a}+{a + 3}=", "answer": str(2 * a + 3)} for a in range(11, 40)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "run.yaml").write_text(CONFIG)
-    run = train(tmp_path / "runs", config="run.yaml", name="mine", cwd=tmp_path)
+    return tmp_path
+
+
+def test_the_readmes_verifier_is_checked_and_judges(verigrad, folder):
+    checked = verigrad("train", "run.yaml", "--dry-run", cwd=folder)
+    assert checked.returncode == 0, checked.stderr
+    completions = [
+        {"completion": "so it is 25.1", "answer": "25"},
+        {"completion": "so it is 26", "answer": "25"},
+        {"completion": "so it is unknown", "answer": "25"},
+    ]
+    (folder / "done.jsonl").write_text("".join(json.dumps(row) + "\n" for row in completions))
+    judged = verigrad(
+        "verify", "done.jsonl", "--verifier", "my_checks.py:close_enough", "--json", cwd=folder
+    )
+    assert judged.returncode == 0, judged.stderr
+    assert [json.loads(line)["reward"] for line in judged.stdout.splitlines()] == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.long
+def test_the_readmes_verifier_trains(train, folder):
+    run = train(folder / "runs", config="run.yaml", name="mine", cwd=folder)
     assert run.returncode == 0, run.stderr
     for step in (1, 2):
         rows = run.rollouts(step)
