@@ -135,6 +135,8 @@ def _apply(  # noqa: C901, PLR0911, PLR0912 - one case for each operation
 
 def _power(a: Any, b: Any, exponent: Expression, n: Arithmetic) -> Any:
     """`a` to the `b`; real where the exponent's denominator is odd, as `(-8)^{1/3} = -2`."""
+    if not a and not b:
+        raise Undefined("0^0")
     written = evaluate(exponent)
     if written is not None and written.denominator % 2 and 1 < written.denominator <= MAX_DEGREE:
         real = n.real_root(a, written.denominator)
