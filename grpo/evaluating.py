@@ -29,6 +29,7 @@ from grpo.incidents import IncidentLog
 from grpo.inputs import Inputs, load_inputs
 from grpo.preparation import Prepared, ServerSide, describe_left_out, prepare_evaluation
 from grpo.rollout.errors import RolloutError
+from grpo.score_tables import describe_unverified
 from grpo.session import running_ray
 from grpo.timing import Timeline
 from grpo.values import ScoredGroup
@@ -73,7 +74,13 @@ def run_evaluation(
         begun = time.perf_counter()
         groups = _collect(config, prepared, folder, console, stored)
     result = make_result(config, prepared, groups, record, time.perf_counter() - begun)
-    return result, write_result(folder, result)
+    file = write_result(folder, result)
+    unverified = describe_unverified(groups.values())
+    for line in unverified:
+        console.line(line)
+    if unverified and stored is None:
+        console.line(f"to try them again, remove {file} and give the same command")
+    return result, file
 
 
 def _describe_greedy(config: RunConfig, stored: StoredPool | None) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.table import Table
 
 from grpo.evaluation.scores import Estimate, EvaluationResult, SetScore
+from grpo.values import ScoredGroup
 
+_MAX_DETAIL_CHARS = 300
 _NAMES = {"pass_at_k": "pass@", "pass_hat_k": "pass^", "maj_at_k": "maj@"}
 
 
@@ -46,6 +48,19 @@ def describe_samples(score: SetScore) -> list[str]:
         )
     lines += [f"    {count:7d}  {outcome}" for outcome, count in score.outcomes.items()]
     return lines
+
+
+def describe_unverified(groups: Iterable[ScoredGroup]) -> list[str]:
+    """Why samples were not verified: for each reason the first that it happened to."""
+    first: dict[str, str] = {}
+    for group in groups:
+        for member in group.members:
+            verdict = member.verdict
+            if not verdict.verified:
+                detail = " ".join((verdict.detail or "").split())
+                text = f"not verified, {verdict.reason}: {group.problem.id}: {detail}"
+                first.setdefault(verdict.reason, text[:_MAX_DETAIL_CHARS])
+    return list(first.values())
 
 
 def _rows(score: SetScore) -> Iterator[tuple[str, int, Estimate]]:

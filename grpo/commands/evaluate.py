@@ -27,6 +27,9 @@ examples:
   verigrad eval configs/eval/humaneval.yaml model=path/to/model --json
   verigrad eval configs/quickstart.yaml --target embedded:quickstart --target runs/quickstart
   verigrad eval configs/eval/gsm8k.yaml model=gpt served.base_url=http://localhost:8000/v1
+
+exit status: 0 when every set has a score; 1 when one has none, or a part failed; 2 for a mistake in
+the command or its input.
 """
 
 
@@ -88,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         shown = [result.model_dump(mode="json") for result in results]
         json.dump(shown[0] if args.target is None else shown, sys.stdout, indent=2)
         sys.stdout.write("\n")
-    return 0
+    return int(any(not score.pass_at_k for result in results for score in result.sets))
 
 
 def _resolve(args: argparse.Namespace, console: Console) -> list[tuple[RunConfig, Path]]:

@@ -11,6 +11,7 @@ from grpo.evaluation.journal import Journal
 from grpo.evaluation.record import EvaluationRecord, compute_model_digest, describe_difference
 from grpo.evaluation.sampling import make_seeds, sample_groups
 from grpo.evaluation.scores import EvaluationResult, score_set
+from grpo.score_tables import describe_unverified
 from grpo.values import Rollout, SamplingOptions
 from verifiers.errors import UserError
 from verifiers.problem import Problem
@@ -141,6 +142,11 @@ def test_what_never_came_is_an_outcome_with_a_name_and_not_a_wrong_answer():
     score = score_set("s", groups, num_samples=2, ks=(1,), seed=0)
     assert score.outcomes["error (request_timed_out)"] == 1
     assert score.unverified_fraction == pytest.approx(1 / 10)
+
+
+def test_the_first_of_each_reason_is_shown_with_its_detail():
+    groups = list(sample(FakePool(never={("p1", 0), ("p3", 1)})))
+    assert describe_unverified(groups) == ["not verified, request_timed_out: p3: after 2 tries"]
 
 
 def test_an_interrupted_evaluation_goes_on_to_the_result_of_an_uninterrupted_one(tmp_path):

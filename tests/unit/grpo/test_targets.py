@@ -154,6 +154,8 @@ def test_the_command_evaluates_every_target_under_one_suite(
     seen = []
 
     class Result:
+        sets = ()
+
         def __init__(self, model):
             self.model = model
 
