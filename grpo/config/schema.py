@@ -186,8 +186,8 @@ class RunConfig(Section):
     use_rslora: bool = False
     """Scale by `lora_alpha / sqrt(lora_r)`, so that high ranks learn as fast as low ones."""
 
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-6
-    """The highest rate of the schedule."""
+    learning_rate: Annotated[float, Field(ge=0)] = 1e-6
+    """The highest rate of the schedule; with 0 nothing is learned, which tries out all the rest."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
     """Course of the learning rate after the warm-up."""
     warmup_steps: NonNegative = 0

@@ -77,6 +77,15 @@ def test_first_step_has_ratio_one_and_no_divergence(options, samples, build):
     assert second["loss"] == pytest.approx(second["policy_loss"] + 0.04 * second["kl"], abs=1e-7)
 
 
+def test_at_rate_zero_everything_is_computed_and_nothing_moves(options, samples, build):
+    learner = Learner(replace(options, learning_rate=0.0, weight_decay=0.1, warmup_steps=2))
+    before = {name: tensor.clone() for name, tensor in learner.named_weights()}
+    reports = [learner.update(build.batch(samples, step)).metrics for step in (1, 2, 3)]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.named_weights())
+    assert reports[0]["grad_norm"] > 0
+    assert [r["grad_norm"] for r in reports] == [reports[0]["grad_norm"]] * 3
+
+
 def test_no_reference_is_built_without_beta(options, samples, build):
     learner = Learner(options)
     assert learner.reference is None
