@@ -57,11 +57,6 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT_S).close()
 
 
-def count_gpus() -> int:
-    """GPUs of the cluster that the run works on."""
-    return int(ray.cluster_resources().get("GPU", 0))
-
-
 def stop_ray() -> None:
     """Leave the cluster; a Ray that was started here ends with its processes."""
     ray.shutdown()

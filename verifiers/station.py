@@ -114,10 +114,12 @@ class Station:
             "concurrency_groups": {WATCH: 1},
             "runtime_env": {"env_vars": ACTOR_ENVIRONMENT},
         }
-        if self.node_id is not None:
-            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
-                self.node_id, soft=False
-            )
+        # Workers set no cores aside, so that those of a lost node come back on another at once.
+        options["scheduling_strategy"] = (
+            "SPREAD"
+            if self.node_id is None
+            else NodeAffinitySchedulingStrategy(self.node_id, soft=False)
+        )
         actor_class = ray.remote(**options)(JudgeActor)
         self.handle = actor_class.remote(self.specs, str(Path.cwd()))
         self.check = self.handle.self_check.remote()

@@ -224,6 +224,9 @@ class RunConfig(Section):
     report_to: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
     """Where metrics go besides `metrics.jsonl`; `wandb` wants `verigrad[wandb]`."""
 
+    placement: Literal["auto", "colocated", "dedicated"] = "auto"
+    """`colocated`: engines and learner ranks share devices and take turns. `dedicated`: each has
+    devices of its own. `auto` is `dedicated` where there are GPUs enough for it."""
     rollout: EngineConfig = EngineConfig()
     learner: LearnerConfig = LearnerConfig()
     verification: VerificationConfig = VerificationConfig()

@@ -32,6 +32,9 @@ class EngineConfig(Section):
     num_threads: Positive | None = None
     """CPU only: threads of one engine; by default all cores of the machine, shared among its
     engines."""
+    weight_transport: Literal["auto", "object", "shared_memory", "gloo"] = "auto"
+    """How new weights reach the engines: Ray's object store, shared memory (one node only) or gloo.
+    `auto` is shared memory on one node and gloo on several."""
     stall_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """An engine that produces no token for so long is started anew; what it owed is sampled
     again."""
@@ -229,6 +232,9 @@ class RayConfig(Section):
     machine."""
     object_store_mb: Positive = 512
     """Size of the shared-memory store of a Ray started here."""
+    placement_timeout_s: Annotated[float, Field(ge=0)] = 60.0
+    """How long a cluster at `address` may take to make room for the run; one that adds nodes on
+    demand needs minutes."""
 
 
 class InvariantsConfig(Section):

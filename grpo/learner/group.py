@@ -52,6 +52,7 @@ class LearnerGroup:
         placement: Bundles to place the ranks in, rank i into bundle `first_bundle + i`; None makes
             a placement group of its own.
         first_bundle: The bundle of rank 0.
+        transport: How weights travel to the engines.
         stall_timeout_s: Longest time in which no rank may get anything done.
 
     Example:
@@ -70,6 +71,7 @@ class LearnerGroup:
         resources: RankResources = RankResources(),
         placement: PlacementGroup | None = None,
         first_bundle: int = 0,
+        transport: Transport = "object",
         stall_timeout_s: float = 1800.0,
     ) -> None:
         if world_size < 1:
@@ -80,6 +82,7 @@ class LearnerGroup:
         self._placement = placement
         self._owned: PlacementGroup | None = None
         self._first_bundle = first_bundle
+        self._transport: Transport = transport
         self._stall_timeout_s = stall_timeout_s
         self._actors: list[Any] = []
         self._starting: list[Any] = []
@@ -128,18 +131,17 @@ class LearnerGroup:
         references = [actor.update.remote(shared) for actor in self._actors]
         return self._collect(references, f"updating in step {batch.step}", timeout_s)[0]
 
-    def publish(self, version: int, *, transport: Transport = "object") -> WeightPayload:
+    def publish(self, version: int) -> WeightPayload:
         """Pack the weights as they are now, as the policy of this version.
 
         Args:
             version: What samples that this policy draws are marked with.
-            transport: How the bytes travel to the engines.
 
         Returns:
             A small value with a handle to the bytes, which stay readable until the next call.
         """
         references = [actor.set_version.remote(version) for actor in self._actors]
-        references += [actor.publish.remote(transport) for actor in self._giving]
+        references += [actor.publish.remote(self._transport) for actor in self._giving]
         return self._collect(references, f"packing version {version}")[self.world_size]
 
     def score(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -34,6 +34,14 @@ ACTOR_THREADS = 16
 FEED_AHEAD = 2
 
 
+def _no_options(_: int) -> Mapping[str, Any]:
+    return {}
+
+
+def _anywhere(_: int, __: Callable[[], bool]) -> None:
+    return
+
+
 class RolloutPool:
     """Several engines behind one `generate`. Needs a Ray that is initialised.
 
@@ -50,7 +58,9 @@ class RolloutPool:
         max_restarts: Restarts of one engine within an hour; then the pool goes on without it.
         note: Told what was lost, and what was done about it.
         timeline: Told when each engine worked; None keeps no record.
-        actor_options: More options for Ray's actors, such as `num_cpus` or `scheduling_strategy`.
+        actor_options: Ray's options for the actor of each engine, such as `scheduling_strategy`.
+        await_place: Waits until an engine that was lost has a place again, or until its second
+            argument says that it is over.
         build_engine: Makes the engine inside its actor.
     """
 
@@ -66,7 +76,8 @@ class RolloutPool:
         max_restarts: int = 3,
         note: NoteIncident = ignore_incident,
         timeline: Timeline | None = None,
-        actor_options: Mapping[str, Any] | None = None,
+        actor_options: Callable[[int], Mapping[str, Any]] = _no_options,
+        await_place: Callable[[int, Callable[[], bool]], None] = _anywhere,
         build_engine: BuildEngine = build_vllm_engine,
     ) -> None:
         self._options = resolve_options(
@@ -75,13 +86,14 @@ class RolloutPool:
         self._stall_timeout_s = stall_timeout_s
         self._note = note
         self._timeline = timeline
-        self._actor_options = dict(actor_options or {})
+        self._actor_options = actor_options
         self._build_engine = build_engine
         self._start_version = policy_version
         self._load = Load(num_engines)
         self._engines = Supervisor(
             num_engines=num_engines,
             spawn=self._spawn,
+            await_place=await_place,
             policy_version=policy_version,
             start_timeout_s=start_timeout_s,
             push_timeout_s=push_timeout_s,
@@ -218,14 +230,14 @@ class RolloutPool:
         """
         self._engines.close(timeout_s)
 
-    def _spawn(self) -> Any:
+    def _spawn(self, index: int) -> Any:
         actor_options = {
             # Ray's own default would keep a core for each engine, on machines that have two.
             "num_cpus": 0,
             "num_gpus": self._options.num_gpus,
             "max_concurrency": ACTOR_THREADS,
             "runtime_env": {"env_vars": engine_environment(self._options, os.environ)},
-            **self._actor_options,
+            **self._actor_options(index),
         }
         remote = ray.remote(EngineActor).options(**actor_options)
         return remote.remote(self._options, self._start_version, self._build_engine)

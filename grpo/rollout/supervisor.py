@@ -46,6 +46,8 @@ class Supervisor:
     Args:
         num_engines: How many.
         spawn: Makes the actor of an engine, without waiting for it.
+        await_place: Waits until there is a node for an engine, or until its second argument is
+            true.
         policy_version: Version of the policy that engines start with.
         start_timeout_s: Longest time until an engine is up.
         push_timeout_s: Longest time for a push of weights.
@@ -57,7 +59,8 @@ class Supervisor:
         self,
         *,
         num_engines: int,
-        spawn: Callable[[], Any],
+        spawn: Callable[[int], Any],
+        await_place: Callable[[int, Callable[[], bool]], None],
         policy_version: int,
         start_timeout_s: float,
         push_timeout_s: float,
@@ -66,6 +69,7 @@ class Supervisor:
     ) -> None:
         self._num_engines = num_engines
         self._spawn = spawn
+        self._await_place = await_place
         self._start_timeout_s = start_timeout_s
         self._push_timeout_s = push_timeout_s
         self._max_restarts = max_restarts
@@ -93,7 +97,7 @@ class Supervisor:
         """Start the engines without waiting for them."""
         self._slots = [
             _Slot(
-                handle=EngineHandle(index=index, actor=self._spawn()),
+                handle=EngineHandle(index=index, actor=self._spawn(index)),
                 budget=RestartBudget(self._max_restarts),
             )
             for index in range(self._num_engines)
@@ -207,7 +211,7 @@ class Supervisor:
                 slot.state = "retired"
                 self._changed.notify_all()
                 return
-            slot.handle = EngineHandle(index=handle.index, actor=self._spawn())
+            slot.handle = EngineHandle(index=handle.index, actor=self._spawn(handle.index))
             slot.reviver = threading.Thread(
                 target=self._revive, args=(slot, slot.handle), name=f"revive-{handle.index}"
             )
@@ -269,6 +273,8 @@ class Supervisor:
 
     def _revive(self, slot: _Slot, handle: EngineHandle) -> None:
         """Wait for a new engine and give it the pool's weights."""
+        # One whose node is lost waits for another, and the pool goes on without it.
+        self._await_place(handle.index, lambda: self._closed)
         try:
             handle.get(
                 handle.actor.wait_ready.remote(), timeout_s=self._start_timeout_s, doing="starting"

@@ -7,13 +7,14 @@ here, and one more case in `open_payload`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import numpy as np
 import ray
 import torch
 
+from grpo.rollout import gloo
 from grpo.rollout.segments import OwnedSegment, open_segment
 from grpo.rollout.weights import (
     NamedTensors,
@@ -102,9 +103,10 @@ class SharedMemorySender:
         self._segment.close()
 
 
-SENDERS: dict[Transport, type[ObjectStoreSender | SharedMemorySender]] = {
+SENDERS: dict[Transport, Callable[[], WeightSender]] = {
     "object": ObjectStoreSender,
     "shared_memory": SharedMemorySender,
+    "gloo": gloo.GlooSender,
 }
 
 
@@ -114,9 +116,15 @@ def make_sender(transport: Transport) -> WeightSender:
 
 
 def open_payload(payload: WeightPayload) -> np.ndarray:
-    """Find the bytes of a payload, in a Ray worker: read-only, and not copied."""
+    """Find the bytes of a payload, in a Ray worker; only `gloo` copies them.
+
+    Raises:
+        WeightsRefused: They could not be fetched.
+    """
     match payload.transport:
         case "object":
             return ray.get(payload.handle)
         case "shared_memory":
             return open_segment(payload.handle, payload.num_bytes)
+        case "gloo":
+            return gloo.receive(payload)

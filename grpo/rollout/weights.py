@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import xxhash
 
-Transport = Literal["object", "shared_memory"]
+Transport = Literal["object", "shared_memory", "gloo"]
 NamedTensors = Sequence[tuple[str, torch.Tensor]]
 
 # Every tensor starts on a cache line, which also satisfies the alignment of any dtype's view.
@@ -48,8 +48,8 @@ class WeightPayload:
 
     Attributes:
         transport: How the bytes travel.
-        handle: What the transport needs to find them: a Ray object reference, or the name of a
-            shared memory segment.
+        handle: What the transport needs to find them: a Ray object reference, the name of a shared
+            memory segment, or an address to ask at.
         plan: Every tensor, in the order of the model.
         num_bytes: Length of the buffer.
         checksum: Of the whole buffer; see `compute_checksum`.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 
-from grpo.cluster import count_gpus
 from grpo.config.schema import RunConfig
 from grpo.data.prompts import PromptEncoder
-from grpo.devices import GpuShares, share_gpus
 from grpo.environment import find_device
 from grpo.preparation import Prepared
 from grpo.rollout.options import EngineOptions
@@ -16,8 +14,16 @@ from grpo.served.pool import ServedPool
 from grpo.values import SamplingOptions
 
 
-def make_engine_options(config: RunConfig, prepared: Prepared) -> EngineOptions:
-    """What the engines are built from."""
+def make_engine_options(
+    config: RunConfig, prepared: Prepared, num_threads: int | None
+) -> EngineOptions:
+    """What the engines are built from.
+
+    Args:
+        config: Of the run.
+        prepared: Its checked inputs.
+        num_threads: Of each engine, where they follow from the placement.
+    """
     rollout = config.rollout
     return EngineOptions(
         model=prepared.inputs.model,
@@ -31,27 +37,7 @@ def make_engine_options(config: RunConfig, prepared: Prepared) -> EngineOptions:
         gpu_memory_utilization=rollout.gpu_memory_utilization,
         kv_cache_memory_mb=rollout.kv_cache_memory_mb,
         enforce_eager=rollout.enforce_eager,
-        num_threads=rollout.num_threads,
-    )
-
-
-def make_gpu_shares(config: RunConfig, *, world_size: int) -> GpuShares:
-    """GPUs of each engine and rank; none on CPU.
-
-    Args:
-        config: Of the run.
-        world_size: Learner ranks; none for an evaluation.
-
-    Raises:
-        UserError: The cluster has too few.
-    """
-    if find_device() == "cpu":
-        return GpuShares(engine=0.0, rank=0.0)
-    return share_gpus(
-        count_gpus(),
-        num_engines=config.rollout.num_engines,
-        tensor_parallel_size=config.rollout.tensor_parallel_size,
-        world_size=world_size,
+        num_threads=num_threads or rollout.num_threads,
     )
 
 

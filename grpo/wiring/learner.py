@@ -11,8 +11,10 @@ from grpo.learner.group import LearnerGroup, RankResources
 from grpo.learner.options import LearnerOptions, LoraOptions, Precision
 from grpo.objective import make_objective, samples_whole_distribution
 from grpo.paths import find_model
+from grpo.placement import PlacementHolder
 from grpo.preparation import Prepared
 from grpo.rollout.options import available_cores
+from grpo.rollout.weights import Transport
 
 if TYPE_CHECKING:
     from grpo.learner.learner import Learner
@@ -66,16 +68,29 @@ def make_learner_options(config: RunConfig, model: str) -> LearnerOptions:
     )
 
 
-def make_learner(config: RunConfig, prepared: Prepared, gpu_share: float) -> LearnerGroup:
-    """The learner's ranks, not started."""
+def make_learner(
+    config: RunConfig, prepared: Prepared, placement: PlacementHolder, transport: Transport
+) -> LearnerGroup:
+    """The learner's ranks, not started.
+
+    Args:
+        config: Of the run.
+        prepared: Its checked inputs.
+        placement: What is set aside for them.
+        transport: How their weights reach the engines.
+    """
+    plan = placement.plan
     return LearnerGroup(
         make_learner_options(config, prepared.inputs.model),
         world_size=config.learner.world_size,
-        # On CPU engines and ranks take turns on all cores, so none is set aside for a rank; a
-        # bundle of Ray's must hold something, though.
         resources=RankResources(
-            num_cpus=0.01, num_gpus=gpu_share, num_threads=_count_threads(config)
+            num_cpus=plan.rank.get("CPU", 0),
+            num_gpus=plan.rank.get("GPU", 0),
+            num_threads=plan.rank_threads or _count_threads(config),
         ),
+        placement=placement.group,
+        first_bundle=plan.first_rank_bundle,
+        transport=transport,
         stall_timeout_s=config.learner.stall_timeout_s,
     )
 

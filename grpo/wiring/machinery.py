@@ -9,8 +9,9 @@ from grpo.preparation import Prepared
 from grpo.rollout.options import available_cores
 from grpo.rollout.pool import RolloutPool
 from grpo.timing import Timeline
-from grpo.wiring.engines import make_engine_options, make_gpu_shares
+from grpo.wiring.engines import make_engine_options
 from grpo.wiring.learner import make_learner
+from grpo.wiring.placement import find_transport, make_placement
 from sandbox.options import MAX_DEFAULT_SIZE
 from verifiers.fleet import VerifierFleet
 from verifiers.incident import NoteIncident
@@ -29,6 +30,9 @@ class Machinery:
         with_learner: False for an evaluation.
         note: Told what was lost.
         timeline: Told who worked when.
+
+    Raises:
+        UserError: The cluster does not hold them.
     """
 
     def __init__(
@@ -40,17 +44,18 @@ class Machinery:
         note: NoteIncident,
         timeline: Timeline,
     ) -> None:
-        shares = make_gpu_shares(
-            config, world_size=config.learner.world_size if with_learner else 0
-        )
+        self.placement = make_placement(config, with_learner=with_learner)
+        self.placement.reserve()
+        plan = self.placement.plan
         self.pool = RolloutPool(
-            make_engine_options(config, prepared),
+            make_engine_options(config, prepared, plan.engine_threads),
             num_engines=config.rollout.num_engines,
             stall_timeout_s=config.rollout.stall_timeout_s,
             max_restarts=config.rollout.max_restarts,
             note=note,
             timeline=timeline,
-            actor_options={"num_gpus": shares.engine},
+            actor_options=self.placement.engine_options,
+            await_place=self.placement.await_engine_place,
         )
         self.fleet = VerifierFleet(
             specs=prepared.inputs.verifier_options,
@@ -61,7 +66,11 @@ class Machinery:
             # One program waits while another runs, so that no container is ever idle.
             node_threads=2 * (config.sandbox.pool_size or min(available_cores(), MAX_DEFAULT_SIZE)),
         )
-        self.learner = make_learner(config, prepared, shares.rank) if with_learner else None
+        self.learner = (
+            make_learner(config, prepared, self.placement, find_transport(config))
+            if with_learner
+            else None
+        )
 
     def start(self, lap: Callable[[str], None]) -> None:
         """Start everything and wait until it is ready.
@@ -86,3 +95,4 @@ class Machinery:
         for part in (self.fleet, self.pool, self.learner):
             if part is not None:
                 part.close()
+        self.placement.release()

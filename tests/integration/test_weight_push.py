@@ -76,7 +76,7 @@ def make_requests(num_groups):
     ]
 
 
-@pytest.mark.parametrize("transport", ["object", "shared_memory"])
+@pytest.mark.parametrize("transport", ["object", "shared_memory", "gloo"])
 def test_weights_reach_the_children_over_every_transport(pool, policy, transport):
     sender = make_sender(transport)
     try:

@@ -1,0 +1,114 @@
+"""A run's placement group: what the cluster sets aside for its engines and learner ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from grpo.placement_plan import PlacementPlan, Resources, describe_resources, find_misfit
+from verifiers.errors import UserError
+
+_LOOK_EVERY_S = 1.0
+# What Ray may take to set aside what there is.
+_SCHEDULING_S = 30.0
+_CURE = (
+    "Lower rollout.num_engines, learner.world_size or the threads of either, or take "
+    "placement=colocated."
+)
+
+
+def list_nodes() -> list[Resources]:
+    """What each living node of the cluster has in all."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+class PlacementHolder:
+    """Sets a plan's bundles aside, and says where each of them is.
+
+    Ray moves the bundles of a lost node to another one that has room; until then what belongs into
+    them waits.
+
+    Args:
+        plan: What to set aside.
+        wait_s: How long the cluster may take to make room; one that grows by itself needs minutes.
+    """
+
+    def __init__(self, plan: PlacementPlan, *, wait_s: float) -> None:
+        self.plan = plan
+        self._wait_s = wait_s
+        self._group: PlacementGroup | None = None
+
+    @property
+    def group(self) -> PlacementGroup:
+        """Ray's handle of what was set aside."""
+        assert self._group is not None, "reserve() comes first"
+        return self._group
+
+    def reserve(self) -> None:
+        """Set the bundles aside.
+
+        Raises:
+            UserError: The cluster does not have them.
+        """
+        nodes = list_nodes()
+        misfit = find_misfit(self.plan.bundles, nodes)
+        if misfit and not self._wait_s:
+            raise UserError(f"{self._describe(nodes)}: {misfit}. {_CURE}")
+        self._group = placement_group([dict(b) for b in self.plan.bundles], strategy="PACK")
+        try:
+            ray.get(self._group.ready(), timeout=max(self._wait_s, _SCHEDULING_S))
+        except GetTimeoutError as error:
+            self.release()
+            busy = misfit or "others hold a part of it, or it is cut up among the nodes"
+            raise UserError(
+                f"{self._describe(list_nodes())}: {busy}; waited {self._wait_s:.0f} s "
+                f"(ray.placement_timeout_s). {_CURE}"
+            ) from error
+
+    def engine_options(self, index: int) -> Mapping[str, Any]:
+        """Ray's options for the actor of an engine."""
+        return {
+            "num_cpus": self.plan.engine.get("CPU", 0),
+            "num_gpus": self.plan.engine.get("GPU", 0),
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(
+                self.group, placement_group_bundle_index=index
+            ),
+        }
+
+    def await_engine_place(self, index: int, is_over: Callable[[], bool]) -> None:
+        """Wait until the bundle of an engine is on a living node.
+
+        Args:
+            index: Of the engine.
+            is_over: Asked now and then; true ends the wait.
+        """
+        while not is_over() and not self._has_place(index):
+            time.sleep(_LOOK_EVERY_S)
+
+    def release(self) -> None:
+        """Give everything back. Calling it twice is harmless."""
+        if self._group is not None:
+            remove_placement_group(self._group)
+            self._group = None
+
+    def _has_place(self, bundle: int) -> bool:
+        node = placement_group_table(self.group)["bundles_to_node_id"].get(bundle)
+        return any(node == known["NodeID"] and known["Alive"] for known in ray.nodes())
+
+    def _describe(self, nodes: Sequence[Resources]) -> str:
+        return (
+            f"The cluster cannot hold placement={self.plan.placement}. It asks for "
+            f"{describe_resources(self.plan.bundles)}; there are {len(nodes)} nodes with "
+            f"{describe_resources(nodes)}"
+        )

@@ -1,0 +1,204 @@
+"""Where engines and learner ranks go: the bundles to ask a cluster for, and who sits in which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from verifiers.errors import UserError
+
+Placement = Literal["colocated", "dedicated"]
+Resources = Mapping[str, float]
+
+# A bundle must hold something. On CPU parts that take turns on all cores set none aside.
+NOMINAL_CPUS = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementPlan:
+    """A placement that the cluster can hold.
+
+    Attributes:
+        placement: `colocated` has engine i and rank i in the same bundle.
+        bundles: What is set aside, each on one node.
+        first_rank_bundle: The bundle of rank 0; engine i is in bundle i.
+        engine: What one engine takes of its bundle.
+        rank: What one learner rank takes of its bundle.
+        engine_threads: CPU only: threads of an engine, where they follow from the placement.
+        rank_threads: CPU only: the same of a rank.
+    """
+
+    placement: Placement
+    bundles: tuple[Resources, ...]
+    first_rank_bundle: int
+    engine: Resources
+    rank: Resources
+    engine_threads: int | None = None
+    rank_threads: int | None = None
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether an engine and a rank share a GPU."""
+        return self.engine.get("GPU", 0) % 1 > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What has to be placed.
+
+    Attributes:
+        num_engines: Engines.
+        tensor_parallel_size: GPUs that one engine spans.
+        world_size: Learner ranks; none for an evaluation.
+        engine_threads: CPU only: threads of an engine, where the user gave a number.
+        rank_threads: CPU only: the same of a rank.
+    """
+
+    num_engines: int
+    tensor_parallel_size: int = 1
+    world_size: int
+    engine_threads: int | None = None
+    rank_threads: int | None = None
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs they take when none is shared."""
+        return self.num_engines * self.tensor_parallel_size + self.world_size
+
+    def describe(self) -> str:
+        """What the user asked for, by the names of the options."""
+        return (
+            f"rollout.num_engines={self.num_engines} x rollout.tensor_parallel_size="
+            f"{self.tensor_parallel_size} and learner.world_size={self.world_size}"
+        )
+
+
+def plan_placement(
+    wanted: Placement | None, parts: Parts, *, on_gpu: bool, nodes: Sequence[Resources]
+) -> PlacementPlan:
+    """Decide on a placement.
+
+    Args:
+        wanted: None takes `dedicated` where there are GPUs for it, and `colocated` elsewhere.
+        parts: What has to be placed.
+        on_gpu: Whether engines and ranks compute on GPUs.
+        nodes: What each node of the cluster has in all.
+
+    Raises:
+        UserError: The parts cannot share GPUs, or there are too few for either placement.
+
+    Example:
+        >>> parts = Parts(num_engines=1, world_size=1)
+        >>> plan = plan_placement("dedicated", parts, on_gpu=False, nodes=[{"CPU": 2}])
+        >>> plan.bundles
+        ({'CPU': 1}, {'CPU': 1})
+    """
+    if on_gpu:
+        return _plan_gpus(wanted, parts, available=_total("GPU", nodes))
+    if wanted == "dedicated":
+        return _plan_cores(parts, nodes)
+    shared = max(parts.num_engines, parts.world_size)
+    return PlacementPlan(
+        placement="colocated",
+        bundles=({"CPU": NOMINAL_CPUS},) * shared,
+        first_rank_bundle=0,
+        engine={"CPU": 0.0},
+        rank={"CPU": 0.0},
+    )
+
+
+def _plan_cores(parts: Parts, nodes: Sequence[Resources]) -> PlacementPlan:
+    """Cores of their own for each: what was given, or an equal share of what there is."""
+    share = int(_total("CPU", nodes)) // (parts.num_engines + parts.world_size)
+    largest = int(max(node.get("CPU", 0) for node in nodes))
+    threads = max(1, min(share, largest))
+    engine, rank = parts.engine_threads or threads, parts.rank_threads or threads
+    return PlacementPlan(
+        placement="dedicated",
+        bundles=({"CPU": engine},) * parts.num_engines + ({"CPU": rank},) * parts.world_size,
+        first_rank_bundle=parts.num_engines,
+        engine={"CPU": engine},
+        rank={"CPU": rank},
+        engine_threads=engine,
+        rank_threads=rank,
+    )
+
+
+def _plan_gpus(wanted: Placement | None, parts: Parts, *, available: float) -> PlacementPlan:
+    together = max(parts.num_engines, parts.world_size)
+    can_share = parts.tensor_parallel_size == 1 and parts.world_size > 0
+    if wanted == "dedicated" or (wanted is None and available >= parts.num_gpus):
+        engine = {"CPU": NOMINAL_CPUS, "GPU": parts.tensor_parallel_size}
+        rank = {"CPU": NOMINAL_CPUS, "GPU": 1}
+        return PlacementPlan(
+            placement="dedicated",
+            bundles=(engine,) * parts.num_engines + (rank,) * parts.world_size,
+            first_rank_bundle=parts.num_engines,
+            engine=engine,
+            rank=rank,
+        )
+    if can_share and (wanted == "colocated" or available >= together):
+        return PlacementPlan(
+            placement="colocated",
+            bundles=({"CPU": NOMINAL_CPUS, "GPU": 1},) * together,
+            first_rank_bundle=0,
+            engine={"CPU": 0.0, "GPU": 0.5},
+            rank={"CPU": 0.0, "GPU": 0.5},
+        )
+    if wanted == "colocated":
+        raise UserError(
+            f"placement=colocated puts one engine and one learner rank on a GPU, which "
+            f"{parts.describe()} cannot do: set rollout.tensor_parallel_size=1, or "
+            "placement=dedicated."
+        )
+    fewest = together if can_share else parts.num_gpus
+    raise UserError(
+        f"{parts.describe()} need {parts.num_gpus} GPUs, or {fewest} at least; there are "
+        f"{available:.0f}. Lower one of them."
+    )
+
+
+def find_misfit(bundles: Sequence[Resources], nodes: Sequence[Resources]) -> str | None:
+    """Why bundles can never fit onto nodes, if that is plain to see.
+
+    Args:
+        bundles: Each goes onto one node as a whole.
+        nodes: What each node has in all.
+
+    Returns:
+        What is asked and what there is, or None.
+
+    Example:
+        >>> find_misfit([{"CPU": 4}], [{"CPU": 2}, {"CPU": 2}])
+        'one part alone takes 4 CPU, and the largest node has 2'
+    """
+    for kind in ("GPU", "CPU"):
+        most = max((bundle.get(kind, 0) for bundle in bundles), default=0)
+        largest = max((node.get(kind, 0) for node in nodes), default=0)
+        if most > largest:
+            return f"one part alone takes {most:g} {kind}, and the largest node has {largest:g}"
+        asked, there = _total(kind, bundles), _total(kind, nodes)
+        if asked > there:
+            return f"the parts take {asked:g} {kind}, and the cluster has {there:g}"
+    return None
+
+
+def describe_resources(several: Iterable[Resources]) -> str:
+    """Bundles or nodes in words.
+
+    Example:
+        >>> describe_resources([{"CPU": 1}, {"CPU": 1}, {"GPU": 1, "CPU": 0.01}])
+        '2 x {CPU: 1}, 1 x {GPU: 1}'
+    """
+    counts: dict[str, int] = {}
+    for resources in several:
+        held = {k: resources[k] for k in ("GPU", "CPU") if resources.get(k)}
+        told = {k: v for k, v in held.items() if v > NOMINAL_CPUS} or held
+        text = ", ".join(f"{kind}: {number:g}" for kind, number in told.items())
+        counts[text] = counts.get(text, 0) + 1
+    return ", ".join(f"{count} x {{{text}}}" for text, count in counts.items())
+
+
+def _total(kind: str, several: Iterable[Resources]) -> float:
+    return sum(resources.get(kind, 0) for resources in several)

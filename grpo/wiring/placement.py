@@ -1,0 +1,48 @@
+"""Where a run's engines and ranks are, and how weights go from one to the other."""
+
+from __future__ import annotations
+
+from grpo.config.schema import RunConfig
+from grpo.environment import find_device
+from grpo.placement import PlacementHolder, list_nodes
+from grpo.placement_plan import Parts, plan_placement
+from grpo.rollout.choosing import choose_transport
+from grpo.rollout.weights import Transport
+
+
+def make_placement(config: RunConfig, *, with_learner: bool) -> PlacementHolder:
+    """The resources of a run, not set aside yet.
+
+    Args:
+        config: Of the run.
+        with_learner: False for an evaluation, whose engines have the cluster to themselves.
+
+    Raises:
+        UserError: The cluster has too few GPUs.
+    """
+    on_gpu = find_device() == "cuda"
+    wanted = None if config.placement == "auto" or not with_learner else config.placement
+    plan = plan_placement(
+        wanted,
+        Parts(
+            num_engines=config.rollout.num_engines,
+            tensor_parallel_size=config.rollout.tensor_parallel_size,
+            world_size=config.learner.world_size if with_learner else 0,
+            engine_threads=config.rollout.num_threads,
+            rank_threads=config.learner.num_threads,
+        ),
+        on_gpu=on_gpu,
+        nodes=list_nodes(),
+    )
+    wait_s = config.ray.placement_timeout_s if config.ray.address else 0.0
+    return PlacementHolder(plan, wait_s=wait_s)
+
+
+def find_transport(config: RunConfig) -> Transport:
+    """How weights reach the engines.
+
+    Raises:
+        UserError: What was chosen does not reach all of them.
+    """
+    chosen = config.rollout.weight_transport
+    return choose_transport(None if chosen == "auto" else chosen, num_nodes=len(list_nodes()))

@@ -1,0 +1,103 @@
+import pytest
+
+from grpo.placement_plan import Parts, describe_resources, find_misfit, plan_placement
+from grpo.rollout.choosing import choose_transport
+from verifiers.errors import UserError
+
+TWO_NODES = [{"CPU": 2.0, "memory": 1e9}, {"CPU": 2.0}]
+
+
+def gpus(number):
+    return [{"CPU": 8.0, "GPU": float(number)}]
+
+
+@pytest.mark.parametrize(
+    ("available", "engines", "spans", "ranks", "placement", "engine", "rank", "num_bundles"),
+    [
+        (2, 1, 1, 1, "dedicated", 1, 1, 2),
+        (8, 2, 2, 4, "dedicated", 2, 1, 6),
+        (1, 1, 1, 1, "colocated", 0.5, 0.5, 1),
+        (4, 4, 1, 4, "colocated", 0.5, 0.5, 4),
+        (4, 4, 1, 2, "colocated", 0.5, 0.5, 4),
+        (2, 1, 2, 0, "dedicated", 2, 1, 1),
+    ],
+)
+def test_gpus_of_their_own_where_there_are_enough(
+    available, engines, spans, ranks, placement, engine, rank, num_bundles
+):
+    parts = Parts(num_engines=engines, tensor_parallel_size=spans, world_size=ranks)
+    plan = plan_placement(None, parts, on_gpu=True, nodes=gpus(available))
+    assert plan.placement == placement
+    assert (plan.engine["GPU"], plan.rank["GPU"]) == (engine, rank)
+    assert len(plan.bundles) == num_bundles
+    assert sum(bundle["GPU"] for bundle in plan.bundles) <= available
+    assert plan.takes_turns == (placement == "colocated")
+
+
+def test_a_colocated_engine_and_rank_share_a_bundle():
+    parts = Parts(num_engines=2, world_size=2)
+    plan = plan_placement("colocated", parts, on_gpu=True, nodes=gpus(8))
+    assert plan.first_rank_bundle == 0
+    assert [bundle["GPU"] for bundle in plan.bundles] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("available", "engines", "spans", "ranks", "fewest"),
+    [(0, 1, 1, 1, 1), (2, 3, 1, 1, 3), (2, 1, 2, 1, 3)],
+)
+def test_too_few_gpus_for_either_placement_are_told(available, engines, spans, ranks, fewest):
+    parts = Parts(num_engines=engines, tensor_parallel_size=spans, world_size=ranks)
+    with pytest.raises(UserError, match=f"or {fewest} at least; there are {available}"):
+        plan_placement(None, parts, on_gpu=True, nodes=gpus(available))
+
+
+def test_an_engine_over_several_gpus_shares_none():
+    parts = Parts(num_engines=1, tensor_parallel_size=2, world_size=1)
+    with pytest.raises(UserError, match="placement=dedicated"):
+        plan_placement("colocated", parts, on_gpu=True, nodes=gpus(8))
+
+
+def test_on_cpu_parts_take_turns_on_all_cores_unless_told_otherwise():
+    parts = Parts(num_engines=2, world_size=1)
+    plan = plan_placement(None, parts, on_gpu=False, nodes=TWO_NODES)
+    assert plan.placement == "colocated"
+    assert not plan.takes_turns
+    assert sum(bundle["CPU"] for bundle in plan.bundles) < 1
+    assert plan.engine_threads is None
+
+
+def test_dedicated_cores_are_shared_out_evenly():
+    parts = Parts(num_engines=2, world_size=1)
+    plan = plan_placement("dedicated", parts, on_gpu=False, nodes=[{"CPU": 16.0}])
+    assert [bundle["CPU"] for bundle in plan.bundles] == [5, 5, 5]
+    assert (plan.engine_threads, plan.rank_threads) == (5, 5)
+    assert plan.first_rank_bundle == 2
+    assert find_misfit(plan.bundles, [{"CPU": 16.0}]) is None
+
+
+def test_no_part_is_planned_larger_than_a_node():
+    parts = Parts(num_engines=1, world_size=1)
+    plan = plan_placement("dedicated", parts, on_gpu=False, nodes=[{"CPU": 1.0}, {"CPU": 7.0}])
+    assert find_misfit(plan.bundles, [{"CPU": 4.0}, {"CPU": 4.0}]) is None
+
+
+def test_threads_that_the_user_gave_are_kept_and_may_not_fit():
+    parts = Parts(num_engines=2, world_size=1, engine_threads=3, rank_threads=1)
+    plan = plan_placement("dedicated", parts, on_gpu=False, nodes=TWO_NODES)
+    assert [bundle["CPU"] for bundle in plan.bundles] == [3, 3, 1]
+    misfit = find_misfit(plan.bundles, TWO_NODES)
+    assert misfit == "one part alone takes 3 CPU, and the largest node has 2"
+    assert find_misfit([{"CPU": 2}] * 3, TWO_NODES) == "the parts take 6 CPU, and the cluster has 4"
+
+
+def test_resources_in_words():
+    words = describe_resources([{"CPU": 0.01, "GPU": 2}, {"CPU": 0.01, "GPU": 2}, {"CPU": 0.01}])
+    assert words == "2 x {GPU: 2}, 1 x {CPU: 0.01}"
+
+
+def test_weights_go_through_memory_on_one_node_and_over_gloo_between_several():
+    assert choose_transport(None, num_nodes=1) == "shared_memory"
+    assert choose_transport(None, num_nodes=3) == "gloo"
+    assert choose_transport("object", num_nodes=3) == "object"
+    with pytest.raises(UserError, match="2 nodes"):
+        choose_transport("shared_memory", num_nodes=2)
