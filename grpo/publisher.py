@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from grpo.learner.invariants import InvariantBroken
+from grpo.rollout.errors import WeightPushFailed
 from grpo.rollout.weights import WeightPayload
 from grpo.values import WeightPush
 
@@ -65,16 +67,30 @@ class ProvingPublisher:
 
         Raises:
             InvariantBroken: An engine does not serve the learner's policy.
+            LearnerLost: The learner died before every engine had its weights.
+            WeightPushFailed: An engine did not take them.
         """
         # Otherwise two copies of the policy lie in memory while the new one is packed.
         self._engines.forget_weights()
+        started = time.perf_counter()
         payload = self._source.publish(policy_version)
-        pushes = self._engines.publish(policy_version, payload)
-        difference = self.prove(probe)
+        packed = time.perf_counter()
+        try:
+            pushes = self._engines.publish(policy_version, payload)
+        except WeightPushFailed:
+            # Should the learner have died with the bytes, this names it, and it can be restarted.
+            self._source.score([(probe[:1], probe[1:])])
+            raise
+        seconds = time.perf_counter() - started
         return {
             "push/megabytes": payload.num_bytes / 1e6,
+            "push/seconds": seconds,
+            "push/gigabytes_per_second": payload.num_bytes / 1e9 / seconds,
+            "push/pack_seconds": packed - started,
             "push/engine_seconds": max(push.seconds for push in pushes),
-            "push/probe_logprob_difference": difference,
+            "push/fetch_seconds": max(push.fetch_seconds for push in pushes),
+            "push/pause_seconds": max(push.pause_seconds for push in pushes),
+            "push/probe_logprob_difference": self.prove(probe),
         }
 
     def prove(self, probe: Sequence[int]) -> float:

@@ -187,12 +187,16 @@ class WeightPush:
     Attributes:
         policy_version: The version it serves now.
         checksum: Of the bytes it received.
-        seconds: Wall seconds it was busy with it.
+        seconds: Wall seconds from the request to the answer.
+        fetch_seconds: Of these, until the bytes were in its reach; it went on generating.
+        pause_seconds: Of these, in which it could not generate.
     """
 
     policy_version: int
     checksum: str
     seconds: float
+    fetch_seconds: float
+    pause_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,9 +134,15 @@ class EngineActor:
             EngineFailed: The engine is lost.
         """
         started = time.monotonic()
-        checksum = self._loop.load_weights(version, payload, open_payload(payload))
+        buffer = open_payload(payload)
+        fetched = time.monotonic()
+        checksum, pause_seconds = self._loop.load_weights(version, payload, buffer)
         return WeightPush(
-            policy_version=version, checksum=checksum, seconds=time.monotonic() - started
+            policy_version=version,
+            checksum=checksum,
+            seconds=time.monotonic() - started,
+            fetch_seconds=fetched - started,
+            pause_seconds=pause_seconds,
         )
 
     def score(self, token_ids: Sequence[int], prompt_length: int) -> tuple[float, ...]:

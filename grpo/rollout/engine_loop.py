@@ -133,17 +133,24 @@ class EngineLoop:
         self.call(add)
         return future.result()
 
-    def load_weights(self, version: int, payload: WeightPayload, buffer: np.ndarray) -> str:
+    def load_weights(
+        self, version: int, payload: WeightPayload, buffer: np.ndarray
+    ) -> tuple[str, float]:
         """As `Engine.load_weights`; a push that fails half-way ends the loop.
+
+        Returns:
+            The checksum of the bytes that were received, and for how many seconds no step was made.
 
         Raises:
             WeightsRefused: The engine goes on with the policy it had.
             EngineFailed: The engine is lost.
         """
 
-        def load(engine: Engine) -> str:
+        def load(engine: Engine) -> tuple[str, float]:
+            started = time.monotonic()
             try:
-                return engine.load_weights(version, payload, buffer)
+                checksum = engine.load_weights(version, payload, buffer)
+                return checksum, time.monotonic() - started
             except WeightsRefused:
                 raise
             except Exception as error:

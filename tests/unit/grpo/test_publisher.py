@@ -1,9 +1,12 @@
 import math
+from dataclasses import replace
 
 import pytest
 
+from grpo.learner.errors import LearnerDied
 from grpo.learner.invariants import InvariantBroken
 from grpo.publisher import ProvingPublisher
+from grpo.rollout.errors import WeightPushFailed, WeightsRefused
 from grpo.rollout.weights import WeightPayload
 from grpo.values import WeightPush
 
@@ -24,13 +27,23 @@ class Source:
 class Engines:
     def __init__(self, *scores):
         self.scores, self.versions = scores, []
+        self.error: Exception | None = None
 
     def forget_weights(self):
         self.versions.append("forgotten")
 
     def publish(self, version, payload):
         self.versions.append(version)
-        return [WeightPush(policy_version=version, checksum="c", seconds=0.5)]
+        if self.error:
+            raise self.error
+        push = WeightPush(
+            policy_version=version,
+            checksum="c",
+            seconds=0.5,
+            fetch_seconds=0.1,
+            pause_seconds=0.3,
+        )
+        return [push, replace(push, pause_seconds=0.2)]
 
     def score(self, token_ids, prompt_length):
         return self.scores
@@ -47,6 +60,8 @@ def test_a_push_that_landed_reports_what_it_cost():
     assert engines.versions == ["forgotten", 7], "never two copies beside each other"
     assert metrics["push/megabytes"] == 2.0
     assert metrics["push/engine_seconds"] == 0.5
+    assert (metrics["push/fetch_seconds"], metrics["push/pause_seconds"]) == (0.1, 0.3)
+    assert metrics["push/gigabytes_per_second"] == pytest.approx(0.002 / metrics["push/seconds"])
     assert metrics["push/probe_logprob_difference"] == pytest.approx(5e-5)
 
 
@@ -54,4 +69,18 @@ def test_a_push_that_landed_reports_what_it_cost():
 def test_one_stale_engine_stops_the_run_by_name(stale):
     _, publisher = make_publisher((-1.0, -2.0), stale)
     with pytest.raises(InvariantBroken, match="engine 1 does not serve"):
+        publisher.publish(1, PROBE)
+
+
+def test_a_push_that_fails_names_the_learner_if_it_is_what_died(monkeypatch):
+    engines, publisher = make_publisher((-1.0, -2.0))
+    engines.error = WeightsRefused("the weights did not arrive")
+    with pytest.raises(WeightPushFailed, match="did not arrive"):
+        publisher.publish(1, PROBE)
+
+    def die(_, completions):
+        raise LearnerDied("learner rank 0 died")
+
+    monkeypatch.setattr(Source, "score", die)
+    with pytest.raises(LearnerDied):
         publisher.publish(1, PROBE)
