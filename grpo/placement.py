@@ -1,4 +1,4 @@
-"""A run's placement group: what the cluster sets aside for its engines and learner ranks."""
+"""A run's placement groups: what the cluster sets aside for its engines and learner ranks."""
 
 from __future__ import annotations
 
@@ -47,13 +47,12 @@ class PlacementHolder:
     def __init__(self, plan: PlacementPlan, *, wait_s: float) -> None:
         self.plan = plan
         self._wait_s = wait_s
-        self._group: PlacementGroup | None = None
+        self._groups: list[PlacementGroup] = []
 
     @property
-    def group(self) -> PlacementGroup:
-        """Ray's handle of what was set aside."""
-        assert self._group is not None, "reserve() comes first"
-        return self._group
+    def rank_group(self) -> PlacementGroup:
+        """Ray's handle of what was set aside for the learner; rank i has bundle i."""
+        return self._groups[0]
 
     def reserve(self) -> None:
         """Set the bundles aside.
@@ -65,9 +64,12 @@ class PlacementHolder:
         misfit = find_misfit(self.plan.bundles, nodes)
         if misfit and not self._wait_s:
             raise UserError(f"{self._describe(nodes)}: {misfit}. {_CURE}")
-        self._group = placement_group([dict(b) for b in self.plan.bundles], strategy="PACK")
+        self._groups = [
+            placement_group([dict(bundle) for bundle in bundles], strategy="PACK")
+            for bundles in self.plan.groups
+        ]
         try:
-            ray.get(self._group.ready(), timeout=max(self._wait_s, _SCHEDULING_S))
+            ray.get([g.ready() for g in self._groups], timeout=max(self._wait_s, _SCHEDULING_S))
         except GetTimeoutError as error:
             self.release()
             busy = misfit or "others hold a part of it, or it is cut up among the nodes"
@@ -78,11 +80,12 @@ class PlacementHolder:
 
     def engine_options(self, index: int) -> Mapping[str, Any]:
         """Ray's options for the actor of an engine."""
+        group, bundle = self.plan.engine_seats[index]
         return {
             "num_cpus": self.plan.engine.get("CPU", 0),
             "num_gpus": self.plan.engine.get("GPU", 0),
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
-                self.group, placement_group_bundle_index=index
+                self._groups[group], placement_group_bundle_index=bundle
             ),
         }
 
@@ -98,12 +101,13 @@ class PlacementHolder:
 
     def release(self) -> None:
         """Give everything back. Calling it twice is harmless."""
-        if self._group is not None:
-            remove_placement_group(self._group)
-            self._group = None
+        for group in self._groups:
+            remove_placement_group(group)
+        self._groups = []
 
-    def _has_place(self, bundle: int) -> bool:
-        node = placement_group_table(self.group)["bundles_to_node_id"].get(bundle)
+    def _has_place(self, engine: int) -> bool:
+        group, bundle = self.plan.engine_seats[engine]
+        node = placement_group_table(self._groups[group])["bundles_to_node_id"].get(bundle)
         return any(node == known["NodeID"] and known["Alive"] for known in ray.nodes())
 
     def _describe(self, nodes: Sequence[Resources]) -> str:

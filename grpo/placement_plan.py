@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from verifiers.errors import UserError
@@ -21,8 +21,9 @@ class PlacementPlan:
 
     Attributes:
         placement: `colocated` has engine i and rank i in the same bundle.
-        bundles: What is set aside, each on one node.
-        first_rank_bundle: The bundle of rank 0; engine i is in bundle i.
+        groups: What is set aside: bundles that Ray places together and, should their node be lost,
+            moves together. The ranks are in the first, rank i in its bundle i.
+        engine_seats: The group and the bundle of each engine.
         engine: What one engine takes of its bundle.
         rank: What one learner rank takes of its bundle.
         engine_threads: CPU only: threads of an engine, where they follow from the placement.
@@ -30,12 +31,17 @@ class PlacementPlan:
     """
 
     placement: Placement
-    bundles: tuple[Resources, ...]
-    first_rank_bundle: int
+    groups: tuple[tuple[Resources, ...], ...]
+    engine_seats: tuple[tuple[int, int], ...]
     engine: Resources
     rank: Resources
     engine_threads: int | None = None
     rank_threads: int | None = None
+
+    @property
+    def bundles(self) -> tuple[Resources, ...]:
+        """Everything that is set aside, each on one node."""
+        return tuple(bundle for group in self.groups for bundle in group)
 
     @property
     def takes_turns(self) -> bool:
@@ -98,14 +104,7 @@ def plan_placement(
         return _plan_gpus(wanted, parts, available=_total("GPU", nodes))
     if wanted == "dedicated":
         return _plan_cores(parts, nodes)
-    shared = max(parts.num_engines, parts.world_size)
-    return PlacementPlan(
-        placement="colocated",
-        bundles=({"CPU": NOMINAL_CPUS},) * shared,
-        first_rank_bundle=0,
-        engine={"CPU": 0.0},
-        rank={"CPU": 0.0},
-    )
+    return _share(parts, {"CPU": NOMINAL_CPUS}, half={"CPU": 0.0})
 
 
 def _plan_cores(parts: Parts, nodes: Sequence[Resources]) -> PlacementPlan:
@@ -114,14 +113,30 @@ def _plan_cores(parts: Parts, nodes: Sequence[Resources]) -> PlacementPlan:
     largest = int(max(node.get("CPU", 0) for node in nodes))
     threads = max(1, min(share, largest))
     engine, rank = parts.engine_threads or threads, parts.rank_threads or threads
+    plan = _separate(parts, engine={"CPU": engine}, rank={"CPU": rank})
+    return replace(plan, engine_threads=engine, rank_threads=rank)
+
+
+def _separate(parts: Parts, *, engine: Resources, rank: Resources) -> PlacementPlan:
+    """A group for the ranks and one for each engine: a part that is lost waits for no other."""
+    ranks = ((rank,) * parts.world_size,) if parts.world_size else ()
     return PlacementPlan(
         placement="dedicated",
-        bundles=({"CPU": engine},) * parts.num_engines + ({"CPU": rank},) * parts.world_size,
-        first_rank_bundle=parts.num_engines,
-        engine={"CPU": engine},
-        rank={"CPU": rank},
-        engine_threads=engine,
-        rank_threads=rank,
+        groups=ranks + ((engine,),) * parts.num_engines,
+        engine_seats=tuple((len(ranks) + index, 0) for index in range(parts.num_engines)),
+        engine=engine,
+        rank=rank,
+    )
+
+
+def _share(parts: Parts, bundle: Resources, *, half: Resources) -> PlacementPlan:
+    """One group, in whose bundles an engine and a rank sit together."""
+    return PlacementPlan(
+        placement="colocated",
+        groups=((bundle,) * max(parts.num_engines, parts.world_size),),
+        engine_seats=tuple((0, index) for index in range(parts.num_engines)),
+        engine=half,
+        rank=half,
     )
 
 
@@ -129,23 +144,13 @@ def _plan_gpus(wanted: Placement | None, parts: Parts, *, available: float) -> P
     together = max(parts.num_engines, parts.world_size)
     can_share = parts.tensor_parallel_size == 1 and parts.world_size > 0
     if wanted == "dedicated" or (wanted is None and available >= parts.num_gpus):
-        engine = {"CPU": NOMINAL_CPUS, "GPU": parts.tensor_parallel_size}
-        rank = {"CPU": NOMINAL_CPUS, "GPU": 1}
-        return PlacementPlan(
-            placement="dedicated",
-            bundles=(engine,) * parts.num_engines + (rank,) * parts.world_size,
-            first_rank_bundle=parts.num_engines,
-            engine=engine,
-            rank=rank,
+        return _separate(
+            parts,
+            engine={"CPU": NOMINAL_CPUS, "GPU": parts.tensor_parallel_size},
+            rank={"CPU": NOMINAL_CPUS, "GPU": 1},
         )
     if can_share and (wanted == "colocated" or available >= together):
-        return PlacementPlan(
-            placement="colocated",
-            bundles=({"CPU": NOMINAL_CPUS, "GPU": 1},) * together,
-            first_rank_bundle=0,
-            engine={"CPU": 0.0, "GPU": 0.5},
-            rank={"CPU": 0.0, "GPU": 0.5},
-        )
+        return _share(parts, {"CPU": NOMINAL_CPUS, "GPU": 1}, half={"CPU": 0.0, "GPU": 0.5})
     if wanted == "colocated":
         raise UserError(
             f"placement=colocated puts one engine and one learner rank on a GPU, which "

@@ -49,9 +49,8 @@ class LearnerGroup:
         options: What to train, and how.
         world_size: Number of ranks.
         resources: What each of them takes.
-        placement: Bundles to place the ranks in, rank i into bundle `first_bundle + i`; None makes
-            a placement group of its own.
-        first_bundle: The bundle of rank 0.
+        placement: Bundles to place the ranks in, rank i into bundle i; None makes a placement group
+            of its own.
         transport: How weights travel to the engines.
         stall_timeout_s: Longest time in which no rank may get anything done.
 
@@ -70,7 +69,6 @@ class LearnerGroup:
         world_size: int = 1,
         resources: RankResources = RankResources(),
         placement: PlacementGroup | None = None,
-        first_bundle: int = 0,
         transport: Transport = "object",
         stall_timeout_s: float = 1800.0,
     ) -> None:
@@ -81,7 +79,6 @@ class LearnerGroup:
         self._resources = resources
         self._placement = placement
         self._owned: PlacementGroup | None = None
-        self._first_bundle = first_bundle
         self._transport: Transport = transport
         self._stall_timeout_s = stall_timeout_s
         self._actors: list[Any] = []
@@ -219,7 +216,7 @@ class LearnerGroup:
                 num_cpus=self._resources.num_cpus,
                 num_gpus=self._resources.num_gpus,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
-                    self._placement, placement_group_bundle_index=self._first_bundle + rank
+                    self._placement, placement_group_bundle_index=rank
                 ),
                 runtime_env={
                     "env_vars": {

@@ -88,8 +88,7 @@ def make_learner(
             num_gpus=plan.rank.get("GPU", 0),
             num_threads=plan.rank_threads or _count_threads(config),
         ),
-        placement=placement.group,
-        first_bundle=plan.first_rank_bundle,
+        placement=placement.rank_group,
         transport=transport,
         stall_timeout_s=config.learner.stall_timeout_s,
     )

@@ -37,8 +37,8 @@ def test_gpus_of_their_own_where_there_are_enough(
 def test_a_colocated_engine_and_rank_share_a_bundle():
     parts = Parts(num_engines=2, world_size=2)
     plan = plan_placement("colocated", parts, on_gpu=True, nodes=gpus(8))
-    assert plan.first_rank_bundle == 0
-    assert [bundle["GPU"] for bundle in plan.bundles] == [1, 1]
+    assert plan.engine_seats == ((0, 0), (0, 1))
+    assert [[bundle["GPU"] for bundle in group] for group in plan.groups] == [[1, 1]]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,8 @@ def test_dedicated_cores_are_shared_out_evenly():
     plan = plan_placement("dedicated", parts, on_gpu=False, nodes=[{"CPU": 16.0}])
     assert [bundle["CPU"] for bundle in plan.bundles] == [5, 5, 5]
     assert (plan.engine_threads, plan.rank_threads) == (5, 5)
-    assert plan.first_rank_bundle == 2
+    assert len(plan.groups) == 3, "a part that is lost waits for no other"
+    assert plan.engine_seats == ((1, 0), (2, 0))
     assert find_misfit(plan.bundles, [{"CPU": 16.0}]) is None
 
 
@@ -84,7 +85,7 @@ def test_no_part_is_planned_larger_than_a_node():
 def test_threads_that_the_user_gave_are_kept_and_may_not_fit():
     parts = Parts(num_engines=2, world_size=1, engine_threads=3, rank_threads=1)
     plan = plan_placement("dedicated", parts, on_gpu=False, nodes=TWO_NODES)
-    assert [bundle["CPU"] for bundle in plan.bundles] == [3, 3, 1]
+    assert [bundle["CPU"] for bundle in plan.bundles] == [1, 3, 3]
     misfit = find_misfit(plan.bundles, TWO_NODES)
     assert misfit == "one part alone takes 3 CPU, and the largest node has 2"
     assert find_misfit([{"CPU": 2}] * 3, TWO_NODES) == "the parts take 6 CPU, and the cluster has 4"
