@@ -23,6 +23,7 @@ from grpo.ledger import FILE as LEDGER_FILE
 from grpo.ledger import PromptLedger
 from grpo.loop import train
 from grpo.objective import make_objective, make_reward_policy
+from grpo.placement import PlacementHolder
 from grpo.preparation import Prepared, describe, prepare
 from grpo.protocols import Progress
 from grpo.publisher import ProvingPublisher
@@ -36,6 +37,7 @@ from grpo.timing import Laps, Timeline
 from grpo.trackers import Tracker, open_trackers
 from grpo.wiring.machinery import Machinery
 from grpo.wiring.parts import make_parts
+from grpo.wiring.placement import reserve_placement
 from grpo.wiring.recovery import make_publisher, make_recovery
 from grpo.wiring.stages import make_source
 from verifiers.fleet import FleetError
@@ -70,6 +72,8 @@ def run_training(
     laps.lap("data")
     console.phase("starting Ray")
     with running_ray(config, inputs) as prepared:
+        # Before there is a folder, so that a run that cannot begin leaves none.
+        placement = reserve_placement(config, with_learner=True)
         for line in describe(config, prepared):
             console.line(line)
         directory = (start and start.directory) or _make_directory(config, start)
@@ -80,6 +84,7 @@ def run_training(
             complete, summary = _train(
                 config,
                 prepared,
+                placement=placement,
                 console=console,
                 directory=directory,
                 start=start,
@@ -94,6 +99,7 @@ def _train(
     config: RunConfig,
     prepared: Prepared,
     *,
+    placement: PlacementHolder,
     console: Console,
     directory: RunDirectory,
     start: Start | None,
@@ -107,7 +113,7 @@ def _train(
     with _running(
         config,
         prepared,
-        with_learner=True,
+        placement,
         lap=laps.lap,
         console=console,
         note=incidents.note,
@@ -212,14 +218,21 @@ def running_ray(
 def _running(
     config: RunConfig,
     prepared: Prepared,
+    placement: PlacementHolder,
     *,
-    with_learner: bool,
     lap: Callable[[str], None],
     console: Console,
     note: NoteIncident,
     timeline: Timeline,
 ) -> Iterator[Machinery]:
-    machinery = Machinery(config, prepared, with_learner=with_learner, note=note, timeline=timeline)
+    machinery = Machinery(
+        config,
+        prepared,
+        with_learner=True,
+        note=note,
+        timeline=timeline,
+        placement=placement,
+    )
     try:
         console.phase("starting")
         machinery.start(lap)

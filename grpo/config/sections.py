@@ -32,9 +32,11 @@ class EngineConfig(Section):
     num_threads: Positive | None = None
     """CPU only: threads of one engine; by default all cores of the machine, shared among its
     engines."""
-    weight_transport: Literal["auto", "object", "shared_memory", "gloo"] = "auto"
-    """How new weights reach the engines: Ray's object store, shared memory (one node only) or gloo.
-    `auto` is shared memory on one node and gloo on several."""
+    weight_transport: Literal["auto", "object", "shared_memory", "gloo", "nccl", "ipc"] = "auto"
+    """How new weights reach the engines: through host memory by Ray's object store, `shared_memory`
+    (one node only) or gloo, or from GPU to GPU by NCCL (`placement: dedicated`) or CUDA IPC
+    (`colocated`). `auto` is the latter two on GPUs, `shared_memory` on one node, gloo on
+    several."""
     stall_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """An engine that produces no token for so long is started anew; what it owed is sampled
     again."""

@@ -19,6 +19,7 @@ from grpo.learner.invariants import InvariantBroken
 from grpo.learner.options import LearnerOptions
 from grpo.learner.report import UpdateReport
 from grpo.learner.watch import ASK_EVERY_S, CONCURRENCY_GROUP, WRITING, RankWatch
+from grpo.rollout.ipc import merge_handles
 from grpo.rollout.weights import Transport, WeightPayload
 from grpo.values import Batch
 from verifiers.errors import UserError
@@ -139,7 +140,8 @@ class LearnerGroup:
         """
         references = [actor.set_version.remote(version) for actor in self._actors]
         references += [actor.publish.remote(self._transport) for actor in self._giving]
-        return self._collect(references, f"packing version {version}")[self.world_size]
+        payloads = self._collect(references, f"packing version {version}")[self.world_size :]
+        return merge_handles(payloads) if self._transport == "ipc" else payloads[0]
 
     def score(
         self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]
@@ -197,8 +199,9 @@ class LearnerGroup:
 
     @property
     def _giving(self) -> list[Any]:
-        """The ranks that hold a part of each weight: all of them, or only the first."""
-        return self._actors if self.options.sharding == "fsdp2" else self._actors[:1]
+        """The ranks that have a part in giving weights away: all of them, or only the first."""
+        together = self.options.sharding == "fsdp2" or self._transport == "ipc"
+        return self._actors if together else self._actors[:1]
 
     def _spawn(self, rank: int) -> Any:
         # torch and transformers take seconds to import, and the driver does not compute.

@@ -76,6 +76,7 @@ class LearnerOptions:
         ref_model_mixup_alpha: How much of them it takes; the rest stays its own.
         reference_offload: Keep the reference in the host's memory while it is not used.
         use_cpu: Compute on the CPU even where there is a GPU.
+        shares_gpu: Give back what torch keeps of the GPU's memory after each update.
         check_sampler_logprobs: Stop when the sampler's log-probabilities are not the learner's.
             Right whenever the sampler applies the same temperature and no nucleus.
         on_breach: Whether a broken invariant stops the run or is noted.
@@ -116,6 +117,7 @@ class LearnerOptions:
     ref_model_mixup_alpha: float = 1.0
     reference_offload: bool = False
     use_cpu: bool = False
+    shares_gpu: bool = False
     check_sampler_logprobs: bool = True
     on_breach: OnBreach = "stop"
     max_logprob_difference: float | None = None

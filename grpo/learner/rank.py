@@ -74,7 +74,11 @@ class LearnerRank:
 
     def update(self, batch: Batch) -> UpdateReport:
         """As `Learner.update`."""
-        return self._ready.update(batch)
+        report = self._ready.update(batch)
+        if self._options.shares_gpu:
+            # What torch keeps for later is an engine's in the meantime.
+            torch.cuda.empty_cache()
+        return report
 
     def set_version(self, version: int) -> None:
         """Give the weights as they are now a version."""
@@ -84,9 +88,10 @@ class LearnerRank:
         """Pack the weights for the engines; they stay readable until the next call.
 
         Returns:
-            The payload; None from every rank but the first, which only gives its shards.
+            The payload; None from a rank that only gives its shards. By CUDA IPC each rank has one,
+            for the engine on its GPU.
         """
-        if self._rank > 0:
+        if self._rank > 0 and transport != "ipc":
             collections.deque(self._ready.named_weights(), maxlen=0)
             return None
         if transport not in self._senders:

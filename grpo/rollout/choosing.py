@@ -2,27 +2,75 @@
 
 from __future__ import annotations
 
-from grpo.rollout.weights import Transport
+from dataclasses import dataclass
+
+from grpo.rollout.options import WeightBackend
+from grpo.rollout.weights import DEVICE_TRANSPORTS, Transport
 from verifiers.errors import UserError
 
 
-def choose_transport(wanted: Transport | None, *, num_nodes: int) -> Transport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """What lies between a learner and its engines.
+
+    Attributes:
+        num_nodes: Nodes of the cluster.
+        on_gpu: Whether both compute on GPUs.
+        share_gpus: Whether each engine shares its GPU with a learner rank.
+        apart: Whether no engine shares its GPUs with a learner rank.
+    """
+
+    num_nodes: int
+    on_gpu: bool = False
+    share_gpus: bool = False
+    apart: bool = False
+
+
+def choose_transport(wanted: Transport | None, between: Between) -> Transport:
     """Pick the transport of a run.
 
     Args:
         wanted: What the user chose; None leaves it to the hardware.
-        num_nodes: Nodes of the cluster.
+        between: The hardware.
 
     Raises:
         UserError: What was chosen does not reach every engine.
 
     Example:
-        >>> choose_transport(None, num_nodes=1), choose_transport(None, num_nodes=2)
-        ('shared_memory', 'gloo')
+        >>> choose_transport(None, Between(num_nodes=2))
+        'gloo'
     """
-    if wanted == "shared_memory" and num_nodes > 1:
-        raise UserError(
-            f"rollout.weight_transport=shared_memory reaches engines on the learner's node only, "
-            f"and the cluster has {num_nodes} nodes: take gloo or object, or leave it at auto."
+    if wanted is not None:
+        if trouble := _find_trouble(wanted, between):
+            raise UserError(
+                f"rollout.weight_transport={wanted} {trouble}; choose another, or leave it at auto."
+            )
+        return wanted
+    if between.on_gpu and between.share_gpus:
+        return "ipc"
+    if between.on_gpu and between.apart:
+        return "nccl"
+    return "shared_memory" if between.num_nodes == 1 else "gloo"
+
+
+def find_backend(transport: Transport) -> WeightBackend:
+    """Which of vLLM's sides of a push an engine is built with."""
+    return "nccl" if transport == "nccl" else "ipc" if transport == "ipc" else "host"
+
+
+def _find_trouble(wanted: Transport, between: Between) -> str | None:
+    if wanted in DEVICE_TRANSPORTS and not between.on_gpu:
+        return "goes from GPU to GPU, and this machine has none"
+    if wanted == "ipc" and not between.share_gpus:
+        return (
+            "needs every engine on the GPU of a learner rank (placement: colocated, with as many "
+            "ranks as engines)"
         )
-    return wanted or ("shared_memory" if num_nodes == 1 else "gloo")
+    if wanted == "nccl" and not between.apart:
+        return "needs engines and ranks on different GPUs (placement: dedicated)"
+    if wanted == "shared_memory" and between.num_nodes > 1:
+        return (
+            f"reaches engines on the learner's node only, and the cluster has {between.num_nodes} "
+            "nodes"
+        )
+    return None

@@ -160,6 +160,14 @@ class EngineActor:
         # The first prompt token has no log-probability, so token i is at place i - 1.
         return completion.prompt_logprobs[prompt_length - 1 :]
 
+    def sleep(self) -> bool:
+        """As `Engine.sleep`."""
+        return self._loop.call(lambda engine: engine.sleep())
+
+    def wake(self) -> None:
+        """As `Engine.wake`."""
+        self._loop.call(lambda engine: engine.wake())
+
     def close(self) -> None:
         """Stop the engine, and give back its processes, memory and files."""
         self._loop.stop()

@@ -11,6 +11,8 @@ from typing import Literal
 from verifiers.errors import UserError
 
 Device = Literal["cpu", "cuda"]
+# Which of `vllm_transfer`'s engines takes weights: from the host's memory, or from GPU to GPU.
+WeightBackend = Literal["host", "nccl", "ipc"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 # vLLM's blocks are 128 tokens on CPU, so that a prompt under 128 tokens never finds its prefix; 32
@@ -37,6 +39,8 @@ class EngineOptions:
         enable_prefix_caching: Whether the members of a group share their prompt's KV cache.
         enforce_eager: Skip graph capture. On by default on CPU, where capture costs minutes.
         num_threads: CPU only: OpenMP threads.
+        weight_backend: How weights come into the workers.
+        can_sleep: GPU only: whether the engine can give its memory back for a while.
         in_process: Run the whole engine inside the actor's process instead of in children of it. On
             by default on CPU, where it makes starting two to four times faster.
     """
@@ -55,6 +59,8 @@ class EngineOptions:
     enable_prefix_caching: bool = True
     enforce_eager: bool | None = None
     num_threads: int | None = None
+    weight_backend: WeightBackend = "host"
+    can_sleep: bool = False
     in_process: bool | None = None
 
     @property
@@ -122,6 +128,9 @@ def engine_environment(options: EngineOptions, inherited: Mapping[str, str]) -> 
         "PYTHONWARNINGS": inherited.get("PYTHONWARNINGS", "ignore::FutureWarning"),
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0" if options.in_process else "1",
     }
+    if options.weight_backend == "ipc":
+        # Handles of CUDA's memory travel as pickles, from this run's own learner.
+        environment["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
     if Path(options.model).is_dir():
         # Everything is local: do not let a missing network delay the start.
         environment["HF_HUB_OFFLINE"] = inherited.get("HF_HUB_OFFLINE", "1")

@@ -221,6 +221,30 @@ class RolloutPool:
                     self._engines.replace(engine, error)
         return scores
 
+    def sleep(self) -> bool:
+        """Have every engine give its memory back; no `generate` may be under way.
+
+        Returns:
+            Whether all of them keep their weights; otherwise they must be pushed anew.
+        """
+        return all(self._ask_each("sleep", "falling asleep"))
+
+    def wake(self) -> None:
+        """Have every engine take its memory again."""
+        self._ask_each("wake", "waking up")
+
+    def _ask_each(self, method: str, doing: str) -> list[Any]:
+        """Call a method of every engine that serves; those that fail are replaced."""
+        engines = list(self._engines.serving().values())
+        asked = [(engine, getattr(engine.actor, method).remote()) for engine in engines]
+        answers: list[Any] = []
+        for engine, reference in asked:
+            try:
+                answers.append(engine.get(reference, timeout_s=self._stall_timeout_s, doing=doing))
+            except RolloutError as error:
+                self._engines.replace(engine, error)
+        return answers
+
     def close(self, timeout_s: float = 45.0) -> None:
         """Stop the engines and their processes. Calling it twice is harmless.
 

@@ -136,6 +136,19 @@ class Engine(Protocol):
         """
         ...
 
+    def sleep(self) -> bool:
+        """Give the memory of weights and KV cache back; no request may be under way.
+
+        Returns:
+            Whether the weights are kept in the host's memory meanwhile; without room for them there
+            they must be pushed anew after `wake`.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Take the memory again."""
+        ...
+
     def close(self) -> None:
         """Stop, and give back processes, memory and files."""
         ...

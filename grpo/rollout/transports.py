@@ -15,6 +15,8 @@ import ray
 import torch
 
 from grpo.rollout import gloo
+from grpo.rollout.ipc import IpcSender
+from grpo.rollout.nccl import NcclSender
 from grpo.rollout.segments import OwnedSegment, open_segment
 from grpo.rollout.weights import (
     NamedTensors,
@@ -107,6 +109,8 @@ SENDERS: dict[Transport, Callable[[], WeightSender]] = {
     "object": ObjectStoreSender,
     "shared_memory": SharedMemorySender,
     "gloo": gloo.GlooSender,
+    "nccl": NcclSender,
+    "ipc": IpcSender,
 }
 
 
@@ -118,6 +122,8 @@ def make_sender(transport: Transport) -> WeightSender:
 def open_payload(payload: WeightPayload) -> np.ndarray:
     """Find the bytes of a payload, in a Ray worker; only `gloo` copies them.
 
+    From GPU to GPU they never lie in the host's memory: vLLM's workers take them when they load.
+
     Raises:
         WeightsRefused: They could not be fetched.
     """
@@ -128,3 +134,5 @@ def open_payload(payload: WeightPayload) -> np.ndarray:
             return open_segment(payload.handle, payload.num_bytes)
         case "gloo":
             return gloo.receive(payload)
+        case "nccl" | "ipc":
+            return np.empty(0, dtype=np.uint8)

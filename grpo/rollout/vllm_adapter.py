@@ -1,37 +1,46 @@
-"""vLLM behind the `Engine` contract; only this file and `vllm_transfer` know its interfaces."""
+"""vLLM behind the `Engine` contract; the `vllm_*` files and `nccl` are all that knows vLLM."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import psutil
 
 from grpo.rollout.errors import WeightPushFailed, WeightsRefused
+from grpo.rollout.ipc import describe_tensors, make_ipc_update
+from grpo.rollout.nccl import NcclReceiver
 from grpo.rollout.options import EngineOptions
 from grpo.rollout.protocol import Completion, EngineFacts
 from grpo.rollout.segments import OwnedSegment
+from grpo.rollout.vllm_translation import (
+    make_engine_args,
+    make_sampling_params,
+    read_output,
+)
 from grpo.rollout.vllm_version import require_vllm
-from grpo.rollout.weights import WeightPayload
-from grpo.values import FinishReason, SamplingOptions
+from grpo.rollout.weights import DEVICE_TRANSPORTS, WeightPayload
+from grpo.values import SamplingOptions
 from verifiers.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vllm import RequestOutput, SamplingParams
-    from vllm.engine.arg_utils import EngineArgs
-    from vllm.logprobs import Logprob
 
-TRANSFER_MODULE = "grpo.rollout.vllm_transfer"
 # vLLM's own limit is 5 s, after which it kills its children; on a busy machine that is before they
 # have removed their shared memory.
 SHUTDOWN_TIMEOUT_S = 30.0
+# Weights go to the host's memory while an engine sleeps only if so many times their size is free:
+# the learner and other engines want some of it too.
+HOST_ROOM = 4
 
 
 class VllmEngine:
@@ -63,7 +72,11 @@ class VllmEngine:
         self._in_process = bool(options.in_process)
         self._engine = LLMEngine.from_engine_args(make_engine_args(options))
         self._engine.collective_rpc("remove_rendezvous_file")
-        self._engine.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": {}})
+        self._nccl = NcclReceiver(
+            uuid.uuid4().hex, options.tensor_parallel_size, self._init_transfer
+        )
+        if options.weight_backend != "nccl":  # which has somebody to meet first
+            self._init_transfer({})
         self._engine.set_weight_version(str(policy_version))
         self._unfinished: set[str] = set()
         # Only for engines in child processes, which cannot read the caller's memory.
@@ -149,6 +162,8 @@ class VllmEngine:
 
     def load_weights(self, version: int, payload: WeightPayload, buffer: np.ndarray) -> str:
         """As `Engine.load_weights`."""
+        if payload.transport in DEVICE_TRANSPORTS:
+            return self._load_from_device(version, payload)
         update = self._make_update(payload, buffer)
         checksums = self._engine.collective_rpc(
             "compute_received_checksum", kwargs={"update": update}
@@ -159,18 +174,53 @@ class VllmEngine:
                 f"{payload.checksum} and received with {wrong[0]} over {payload.transport}. The "
                 "engine still serves the version before."
             )
+        self._load(version, update)
+        return checksums[0]
+
+    def sleep(self) -> bool:
+        """As `Engine.sleep`; vLLM's level 1 keeps the weights, level 2 drops them."""
+        needed = max(self._engine.collective_rpc("read_weight_bytes"))
+        keeps = psutil.virtual_memory().available > HOST_ROOM * needed
+        self._engine.sleep(1 if keeps else 2)
+        return keeps
+
+    def wake(self) -> None:
+        """As `Engine.wake`."""
+        self._engine.wake_up()
+
+    def close(self) -> None:
+        """As `Engine.close`."""
+        self._engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
+        self._segment.close()
+
+    def _load_from_device(self, version: int, payload: WeightPayload) -> str:
+        """Take weights from the learner's GPU, whose bytes can be checked only once loaded."""
+        if payload.transport == "nccl":
+            self._nccl.request(payload)
+            update = describe_tensors(payload)
+        else:
+            update = make_ipc_update(payload)
+        self._load(version, update)
+        checksums = self._engine.collective_rpc("read_loaded_checksum")
+        if wrong := [c for c in checksums if c != payload.checksum]:
+            raise WeightPushFailed(
+                f"The weights of policy version {version} were sent with checksum "
+                f"{payload.checksum} and loaded with {wrong[0]} over {payload.transport}."
+            )
+        return checksums[0]
+
+    def _load(self, version: int, update: dict[str, Any]) -> None:
         with self._paused():
             self._engine.collective_rpc("start_weight_update")
             self._engine.collective_rpc("update_weights", kwargs={"update_info": update})
             self._engine.collective_rpc("finish_weight_update")
             self._drop_caches()
             self._engine.set_weight_version(str(version))
-        return checksums[0]
 
-    def close(self) -> None:
-        """As `Engine.close`."""
-        self._engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
-        self._segment.close()
+    def _init_transfer(self, init_info: dict[str, Any]) -> None:
+        """Tell vLLM's workers what they need before the first push, or for a new learner."""
+        self._engine.collective_rpc("shutdown_weight_transfer_engine")
+        self._engine.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": init_info})
 
     def _make_update(self, payload: WeightPayload, buffer: np.ndarray) -> dict[str, Any]:
         source: np.ndarray | str = buffer
@@ -200,96 +250,3 @@ class VllmEngine:
                 "vLLM did not drop its prefix cache after taking new weights; it would serve the "
                 "old policy's."
             )
-
-
-def make_engine_args(options: EngineOptions) -> EngineArgs:
-    """Translate our options into vLLM's."""
-    from vllm.engine.arg_utils import EngineArgs
-
-    chosen: dict[str, Any] = {
-        "max_model_len": options.max_model_len,
-        "max_num_batched_tokens": options.max_num_batched_tokens,
-        "gpu_memory_utilization": options.gpu_memory_utilization,
-        "block_size": options.block_size,
-    }
-    if options.device == "cpu":
-        # A prompt that is prefilled in parts draws a token that vLLM takes back by rewinding the
-        # request's generator, and a generator on CPU cannot be rewound: seeded requests would fail.
-        chosen["enable_chunked_prefill"] = False
-    if options.kv_cache_memory_mb is not None:
-        chosen["kv_cache_memory_bytes"] = options.kv_cache_memory_mb << 20
-    return EngineArgs(
-        model=options.model,
-        dtype=options.dtype,
-        seed=options.seed,
-        max_num_seqs=options.max_num_seqs,
-        tensor_parallel_size=options.tensor_parallel_size,
-        # Inside a Ray actor vLLM would otherwise look for a placement group of its own.
-        distributed_executor_backend="mp" if options.tensor_parallel_size > 1 else "uni",
-        enable_prefix_caching=options.enable_prefix_caching,
-        enforce_eager=bool(options.enforce_eager),
-        logprobs_mode="processed_logprobs",
-        # Token ids in, token ids out; and no sampling defaults from the model's folder.
-        skip_tokenizer_init=True,
-        generation_config="vllm",
-        disable_log_stats=True,
-        use_tqdm_on_load=False,
-        worker_extension_cls=f"{TRANSFER_MODULE}.HostWeightExtension",
-        weight_transfer_config={"backend": "verigrad_host"},  # pyright: ignore[reportArgumentType]
-        **{name: value for name, value in chosen.items() if value is not None},
-    )
-
-
-def make_sampling_params(sampling: SamplingOptions, *, seed: int) -> SamplingParams:
-    """Translate our sampling options into vLLM's, for one completion."""
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
-    return SamplingParams(
-        n=1,
-        seed=seed,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        min_p=sampling.min_p,
-        max_tokens=sampling.max_completion_length,
-        stop_token_ids=list(sampling.stop_token_ids),
-        # The caller names every token that ends a completion; the model's own end token is not
-        # added to them.
-        ignore_eos=True,
-        logprobs=0,
-        detokenize=False,
-        output_kind=RequestOutputKind.FINAL_ONLY,
-    )
-
-
-def read_output(output: RequestOutput) -> Completion:
-    """Translate what vLLM says about a request that ended."""
-    completion = output.outputs[0]
-    token_ids = tuple(completion.token_ids)
-    assert completion.logprobs is not None
-    assert completion.weight_versions is not None
-    positions = cast("Sequence[dict[int, Logprob]]", completion.logprobs)
-    logprobs = tuple(
-        position[token].logprob for position, token in zip(positions, token_ids, strict=True)
-    )
-    versions: list[int] = []
-    for span in completion.weight_versions:
-        versions += [int(span.version)] * (span.end - span.start)
-    assert len(versions) == len(token_ids), (len(versions), len(token_ids))
-    prompt_logprobs: tuple[float, ...] = ()
-    if output.prompt_logprobs is not None:
-        prompt_ids = output.prompt_token_ids or []
-        positions = cast("Sequence[dict[int, Logprob]]", output.prompt_logprobs[1:])
-        prompt_logprobs = tuple(
-            position[token].logprob
-            for position, token in zip(positions, prompt_ids[1:], strict=True)
-        )
-    return Completion(
-        request_id=output.request_id,
-        token_ids=token_ids,
-        logprobs=logprobs,
-        policy_versions=tuple(versions),
-        finish_reason=cast("FinishReason", completion.finish_reason),
-        prompt_logprobs=prompt_logprobs,
-    )

@@ -1,14 +1,14 @@
-"""The part of a weight push that runs inside vLLM's workers: our weight-transfer engine.
+"""The part of a weight push that runs inside vLLM's workers: the weight-transfer engines.
 
-vLLM's own backends need a GPU on both sides. This one reads the weights from host memory and so
-works everywhere; vLLM loads this module in each of its workers because `HostWeightExtension` is
-named as `worker_extension_cls`.
+`verigrad_host` is ours: it reads the weights from host memory and so works everywhere. The other
+two are vLLM's own for NCCL and CUDA IPC, with a look at what is loaded. vLLM loads this module in
+each of its workers because `HostWeightExtension` is named as `worker_extension_cls`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -21,18 +21,24 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+from vllm.distributed.weight_transfer.ipc_engine import (
+    IPCWeightTransferEngine,
+    IPCWeightTransferUpdateInfo,
+)
+from vllm.distributed.weight_transfer.nccl_engine import (
+    NCCLWeightTransferEngine,
+    NCCLWeightTransferUpdateInfo,
+)
 from vllm.model_executor.model_loader.reload import (
     finalize_layerwise_reload,
     initialize_layerwise_reload,
 )
 
+from grpo.rollout.load_recorder import LoadWeights, receive_recorded, require_all
 from grpo.rollout.segments import open_segment
 from grpo.rollout.weights import TensorSpec, compute_checksum, unpack_tensors
 
-BACKEND = "verigrad_host"
-
-# The names of the parameters that were loaded, where a model says so.
-LoadWeights = Callable[[Iterable[tuple[str, torch.Tensor]]], set[str] | None]
+HOST, NCCL, IPC = "verigrad_host", "verigrad_nccl", "verigrad_ipc"
 
 
 @dataclass
@@ -101,10 +107,7 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
         self._buffer = update_info.open()
         load_weights = cast("LoadWeights", self.model.load_weights)
         loaded = load_weights(unpack_tensors(self._buffer, update_info.specs()))
-        if loaded is not None and (missing := sorted(self._parameter_names - loaded)):
-            raise ValueError(
-                f"the push has no weights for {len(missing)} parameters: {', '.join(missing[:5])}"
-            )
+        require_all(self._parameter_names, loaded)
 
     @torch.no_grad()
     def finish_weight_update(self) -> None:
@@ -116,6 +119,44 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
 
     def shutdown(self) -> None:
         """Nothing is held between pushes."""
+
+
+class NcclEngine(NCCLWeightTransferEngine):
+    """vLLM's engine for NCCL, which knows afterwards what it has loaded."""
+
+    loaded_checksum: str | None = None
+
+    def start_weight_update(self) -> None:
+        """As vLLM's; what a push must cover is read before, for the reason given above."""
+        self._parameter_names = {name for name, _ in self.model.named_parameters()}
+        super().start_weight_update()
+
+    @torch.no_grad()
+    def receive_weights(self, update_info: NCCLWeightTransferUpdateInfo) -> None:
+        """As vLLM's, with the checks of `receive_recorded`."""
+        receive = super().receive_weights
+        self.loaded_checksum = receive_recorded(
+            self, self._parameter_names, lambda: receive(update_info)
+        )
+
+
+class IpcEngine(IPCWeightTransferEngine):
+    """vLLM's engine for CUDA IPC, which knows afterwards what it has loaded."""
+
+    loaded_checksum: str | None = None
+
+    def start_weight_update(self) -> None:
+        """As `NcclEngine.start_weight_update`."""
+        self._parameter_names = {name for name, _ in self.model.named_parameters()}
+        super().start_weight_update()
+
+    @torch.no_grad()
+    def receive_weights(self, update_info: IPCWeightTransferUpdateInfo) -> None:
+        """As vLLM's, with the checks of `receive_recorded`."""
+        receive = super().receive_weights
+        self.loaded_checksum = receive_recorded(
+            self, self._parameter_names, lambda: receive(update_info)
+        )
 
 
 def find_layers_with_shared_weight(model: torch.nn.Module) -> list[torch.nn.Module]:
@@ -147,6 +188,16 @@ class HostWeightExtension:
         """Hash the bytes of a push as this worker sees them, before any of them is loaded."""
         return compute_checksum(HostUpdateInfo(**update).open())
 
+    def read_loaded_checksum(self) -> str | None:
+        """The checksum of the last push that came from GPU to GPU."""
+        engine: Any = self.weight_transfer_engine  # pyright: ignore[reportAttributeAccessIssue]
+        return engine.loaded_checksum
+
+    def read_weight_bytes(self) -> int:
+        """Memory that this worker's part of the model takes."""
+        runner: Any = self.model_runner  # pyright: ignore[reportAttributeAccessIssue]
+        return int(runner.model_memory_usage)
+
     def remove_rendezvous_file(self) -> None:
         """Remove the file at which the workers of one host met; nobody reads it once all are up."""
         method: str = self.distributed_init_method  # pyright: ignore[reportAttributeAccessIssue]
@@ -154,4 +205,6 @@ class HostWeightExtension:
             Path(method.removeprefix("file://")).unlink(missing_ok=True)
 
 
-WeightTransferEngineFactory.register_engine(BACKEND, HostWeightTransferEngine)
+WeightTransferEngineFactory.register_engine(HOST, HostWeightTransferEngine)
+WeightTransferEngineFactory.register_engine(NCCL, NcclEngine)
+WeightTransferEngineFactory.register_engine(IPC, IpcEngine)

@@ -16,7 +16,9 @@ import numpy as np
 import torch
 import xxhash
 
-Transport = Literal["object", "shared_memory", "gloo"]
+Transport = Literal["object", "shared_memory", "gloo", "nccl", "ipc"]
+# From GPU to GPU; the others go through the host's memory.
+DEVICE_TRANSPORTS: frozenset[Transport] = frozenset({"nccl", "ipc"})
 NamedTensors = Sequence[tuple[str, torch.Tensor]]
 
 # Every tensor starts on a cache line, which also satisfies the alignment of any dtype's view.
@@ -49,10 +51,11 @@ class WeightPayload:
     Attributes:
         transport: How the bytes travel.
         handle: What the transport needs to find them: a Ray object reference, the name of a shared
-            memory segment, or an address to ask at.
+            memory segment, an address to ask at, or what CUDA opens another process's memory with.
         plan: Every tensor, in the order of the model.
         num_bytes: Length of the buffer.
-        checksum: Of the whole buffer; see `compute_checksum`.
+        checksum: Of the whole buffer, see `compute_checksum`; from GPU to GPU of the tensors, see
+            `tensor_checksum`.
     """
 
     transport: Transport

@@ -7,22 +7,27 @@ import os
 from grpo.config.schema import RunConfig
 from grpo.data.prompts import PromptEncoder
 from grpo.environment import find_device
+from grpo.placement_plan import PlacementPlan
 from grpo.preparation import Prepared
+from grpo.rollout.choosing import find_backend
 from grpo.rollout.options import EngineOptions
+from grpo.rollout.weights import Transport
 from grpo.served.options import ServedOptions
 from grpo.served.pool import ServedPool
 from grpo.values import SamplingOptions
+from grpo.wiring.placement import engines_sleep
 
 
 def make_engine_options(
-    config: RunConfig, prepared: Prepared, num_threads: int | None
+    config: RunConfig, prepared: Prepared, plan: PlacementPlan, transport: Transport
 ) -> EngineOptions:
     """What the engines are built from.
 
     Args:
         config: Of the run.
         prepared: Its checked inputs.
-        num_threads: Of each engine, where they follow from the placement.
+        plan: Their placement.
+        transport: How weights reach them.
     """
     rollout = config.rollout
     return EngineOptions(
@@ -37,7 +42,9 @@ def make_engine_options(
         gpu_memory_utilization=rollout.gpu_memory_utilization,
         kv_cache_memory_mb=rollout.kv_cache_memory_mb,
         enforce_eager=rollout.enforce_eager,
-        num_threads=num_threads or rollout.num_threads,
+        num_threads=plan.engine_threads or rollout.num_threads,
+        weight_backend=find_backend(transport),
+        can_sleep=engines_sleep(config, plan),
     )
 
 

@@ -15,6 +15,7 @@ from grpo.placement import PlacementHolder
 from grpo.preparation import Prepared
 from grpo.rollout.options import available_cores
 from grpo.rollout.weights import Transport
+from grpo.wiring.placement import engines_sleep
 
 if TYPE_CHECKING:
     from grpo.learner.learner import Learner
@@ -80,8 +81,9 @@ def make_learner(
         transport: How their weights reach the engines.
     """
     plan = placement.plan
+    options = make_learner_options(config, prepared.inputs.model)
     return LearnerGroup(
-        make_learner_options(config, prepared.inputs.model),
+        replace(options, shares_gpu=engines_sleep(config, plan)),
         world_size=config.learner.world_size,
         resources=RankResources(
             num_cpus=plan.rank.get("CPU", 0),

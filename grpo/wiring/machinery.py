@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grpo.config.schema import RunConfig
+from grpo.placement import PlacementHolder
 from grpo.preparation import Prepared
 from grpo.rollout.options import available_cores
 from grpo.rollout.pool import RolloutPool
 from grpo.timing import Timeline
 from grpo.wiring.engines import make_engine_options
 from grpo.wiring.learner import make_learner
-from grpo.wiring.placement import find_transport, make_placement
+from grpo.wiring.placement import find_transport, reserve_placement
 from sandbox.options import MAX_DEFAULT_SIZE
 from verifiers.fleet import VerifierFleet
 from verifiers.incident import NoteIncident
@@ -30,6 +31,7 @@ class Machinery:
         with_learner: False for an evaluation.
         note: Told what was lost.
         timeline: Told who worked when.
+        placement: What was set aside for them; None does so now.
 
     Raises:
         UserError: The cluster does not hold them.
@@ -43,12 +45,13 @@ class Machinery:
         with_learner: bool,
         note: NoteIncident,
         timeline: Timeline,
+        placement: PlacementHolder | None = None,
     ) -> None:
-        self.placement = make_placement(config, with_learner=with_learner)
-        self.placement.reserve()
+        self.placement = placement or reserve_placement(config, with_learner=with_learner)
         plan = self.placement.plan
+        transport = find_transport(config, plan) if with_learner else "shared_memory"
         self.pool = RolloutPool(
-            make_engine_options(config, prepared, plan.engine_threads),
+            make_engine_options(config, prepared, plan, transport),
             num_engines=config.rollout.num_engines,
             stall_timeout_s=config.rollout.stall_timeout_s,
             max_restarts=config.rollout.max_restarts,
@@ -67,9 +70,7 @@ class Machinery:
             node_threads=2 * (config.sandbox.pool_size or min(available_cores(), MAX_DEFAULT_SIZE)),
         )
         self.learner = (
-            make_learner(config, prepared, self.placement, find_transport(config))
-            if with_learner
-            else None
+            make_learner(config, prepared, self.placement, transport) if with_learner else None
         )
 
     def start(self, lap: Callable[[str], None]) -> None:

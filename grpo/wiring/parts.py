@@ -9,13 +9,15 @@ from grpo.config.schema import RunConfig
 from grpo.ledger import PromptLedger
 from grpo.loop import Parts
 from grpo.preparation import Prepared
-from grpo.protocols import Recorder, Schedule
+from grpo.protocols import Learner, Recorder, Schedule
 from grpo.publisher import ProvingPublisher
 from grpo.recovery import LearnerRecovery
 from grpo.skips import SkipGuard
 from grpo.source import RolloutSource
 from grpo.timing import Timeline
+from grpo.turns import TurnTakingLearner
 from grpo.wiring.machinery import Machinery
+from grpo.wiring.placement import engines_sleep
 from grpo.wiring.stages import make_batch_policy, make_collector, make_evaluator
 
 
@@ -42,7 +44,7 @@ def make_parts(
     return Parts(
         source=source,
         ledger=ledger,
-        learner=machinery.learner,
+        learner=make_turns(config, machinery, publisher),
         publisher=publisher,
         evaluator=evaluator,
         recorder=recorder,
@@ -60,3 +62,11 @@ def make_parts(
         num_engines=config.rollout.num_engines,
         check_stop=check_stop,
     )
+
+
+def make_turns(config: RunConfig, machinery: Machinery, publisher: ProvingPublisher) -> Learner:
+    """The learner as the loop sees it: one that shares GPUs has the engines asleep meanwhile."""
+    assert machinery.learner is not None
+    if engines_sleep(config, machinery.placement.plan):
+        return TurnTakingLearner(machinery.learner, machinery.pool, publisher)
+    return machinery.learner

@@ -5,20 +5,20 @@ from __future__ import annotations
 from grpo.config.schema import RunConfig
 from grpo.environment import find_device
 from grpo.placement import PlacementHolder, list_nodes
-from grpo.placement_plan import Parts, plan_placement
-from grpo.rollout.choosing import choose_transport
+from grpo.placement_plan import Parts, PlacementPlan, plan_placement
+from grpo.rollout.choosing import Between, choose_transport
 from grpo.rollout.weights import Transport
 
 
-def make_placement(config: RunConfig, *, with_learner: bool) -> PlacementHolder:
-    """The resources of a run, not set aside yet.
+def reserve_placement(config: RunConfig, *, with_learner: bool) -> PlacementHolder:
+    """Set the resources of a run aside.
 
     Args:
         config: Of the run.
         with_learner: False for an evaluation, whose engines have the cluster to themselves.
 
     Raises:
-        UserError: The cluster has too few GPUs.
+        UserError: The cluster does not have them.
     """
     on_gpu = find_device() == "cuda"
     wanted = None if config.placement == "auto" or not with_learner else config.placement
@@ -35,14 +35,31 @@ def make_placement(config: RunConfig, *, with_learner: bool) -> PlacementHolder:
         nodes=list_nodes(),
     )
     wait_s = config.ray.placement_timeout_s if config.ray.address else 0.0
-    return PlacementHolder(plan, wait_s=wait_s)
+    holder = PlacementHolder(plan, wait_s=wait_s)
+    holder.reserve()
+    return holder
 
 
-def find_transport(config: RunConfig) -> Transport:
+def engines_sleep(config: RunConfig, plan: PlacementPlan) -> bool:
+    """Whether engines give their memory back while the learner works.
+
+    With `max_staleness` both work at the same time, so each keeps its own.
+    """
+    return plan.takes_turns and config.max_staleness == 0
+
+
+def find_transport(config: RunConfig, plan: PlacementPlan) -> Transport:
     """How weights reach the engines.
 
     Raises:
         UserError: What was chosen does not reach all of them.
     """
     chosen = config.rollout.weight_transport
-    return choose_transport(None if chosen == "auto" else chosen, num_nodes=len(list_nodes()))
+    enough_ranks = config.learner.world_size >= config.rollout.num_engines
+    between = Between(
+        num_nodes=len(list_nodes()),
+        on_gpu=find_device() == "cuda",
+        share_gpus=plan.takes_turns and enough_ranks,
+        apart=plan.placement == "dedicated",
+    )
+    return choose_transport(None if chosen == "auto" else chosen, between)

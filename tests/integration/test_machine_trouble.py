@@ -12,6 +12,12 @@ import pytest
         (("sandbox.image=no-such-image:0",), {}, ["no-such-image:0", "verigrad sandbox build"]),
         (("sandbox.runtime=no-such-runtime",), {}, ["no-such-runtime"]),
         (("ray.address=127.0.0.1:1",), {}, ["ray.address"]),
+        pytest.param(
+            ("placement=dedicated", "rollout.num_engines=500"),
+            {},
+            ["placement=dedicated", "501 x {CPU: 1}", "cluster has", "Lower rollout.num_engines"],
+            marks=pytest.mark.long,
+        ),
         (("rollout.kv_cache_memory_mb=100000000",), {}, ["GB", "rollout.kv_cache_memory_mb"]),
     ],
 )

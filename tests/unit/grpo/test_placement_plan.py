@@ -1,7 +1,7 @@
 import pytest
 
 from grpo.placement_plan import Parts, describe_resources, find_misfit, plan_placement
-from grpo.rollout.choosing import choose_transport
+from grpo.rollout.choosing import Between, choose_transport, find_backend
 from verifiers.errors import UserError
 
 TWO_NODES = [{"CPU": 2.0, "memory": 1e9}, {"CPU": 2.0}]
@@ -97,8 +97,31 @@ def test_resources_in_words():
 
 
 def test_weights_go_through_memory_on_one_node_and_over_gloo_between_several():
-    assert choose_transport(None, num_nodes=1) == "shared_memory"
-    assert choose_transport(None, num_nodes=3) == "gloo"
-    assert choose_transport("object", num_nodes=3) == "object"
-    with pytest.raises(UserError, match="2 nodes"):
-        choose_transport("shared_memory", num_nodes=2)
+    assert choose_transport(None, Between(num_nodes=1)) == "shared_memory"
+    assert choose_transport(None, Between(num_nodes=3)) == "gloo"
+    assert choose_transport("object", Between(num_nodes=3)) == "object"
+
+
+def test_weights_go_from_gpu_to_gpu_where_there_are_some():
+    shared = Between(num_nodes=1, on_gpu=True, share_gpus=True)
+    assert choose_transport(None, shared) == "ipc"
+    apart = Between(num_nodes=2, on_gpu=True, apart=True)
+    assert choose_transport(None, apart) == "nccl"
+    too_few_ranks = Between(num_nodes=1, on_gpu=True)
+    assert choose_transport(None, too_few_ranks) == "shared_memory"
+    backends = [find_backend(transport) for transport in ("ipc", "nccl", "gloo", "object")]
+    assert backends == ["ipc", "nccl", "host", "host"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "between", "why"),
+    [
+        ("shared_memory", Between(num_nodes=2), "2 nodes"),
+        ("nccl", Between(num_nodes=1, apart=True), "has none"),
+        ("nccl", Between(num_nodes=1, on_gpu=True, share_gpus=True), "placement: dedicated"),
+        ("ipc", Between(num_nodes=1, on_gpu=True, apart=True), "placement: colocated"),
+    ],
+)
+def test_a_transport_that_cannot_reach_an_engine_is_told(wanted, between, why):
+    with pytest.raises(UserError, match=why):
+        choose_transport(wanted, between)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from grpo.rollout import gloo
+from grpo.rollout import desk, gloo
 from grpo.rollout.errors import WeightsRefused
 from grpo.rollout.transports import make_sender, open_payload
 from grpo.rollout.weights import compute_checksum, unpack_tensors
@@ -16,7 +16,8 @@ from grpo.rollout.weights import compute_checksum, unpack_tensors
 
 @pytest.fixture
 def sender(monkeypatch):
-    monkeypatch.setattr(gloo, "_own_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(desk, "own_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(gloo, "own_address", lambda: "127.0.0.1")
     # Small, so that a push has several.
     monkeypatch.setattr(gloo, "BUCKET_BYTES", 1000)
     sender = make_sender("gloo")
@@ -80,8 +81,8 @@ def test_a_receiver_that_leaves_does_not_disturb_the_next(sender):
 def test_a_sender_that_is_gone_is_named(sender, monkeypatch):
     payload = sender.send(make_tensors(1.5))
     sender.close()
-    sender._store = None
-    monkeypatch.setattr(gloo, "CONNECT_TIMEOUT", gloo.timedelta(seconds=0.2))
+    sender._desk._store = None
+    monkeypatch.setattr(desk, "CONNECT_TIMEOUT", desk.timedelta(seconds=0.2))
     with pytest.raises(WeightsRefused, match=r"did not arrive over gloo from 127.0.0.1"):
         open_payload(payload)
 

@@ -1,0 +1,122 @@
+"""Where engines ask a sender for its weights: a store, and a ticket for each ask.
+
+Collectives need both sides at the same time. An engine asks here, and a thread of the sender's goes
+to meet it; so the sender needs to know neither who there is nor who has died.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import ray
+import torch.distributed
+
+# torch's type hints leave most of this out.
+distributed: Any = torch.distributed
+
+CONNECT_TIMEOUT = timedelta(seconds=30)
+# The store's clients warn when they time out, so the thread that listens waits without a limit.
+_FOR_EVER = timedelta(days=3650)
+_TICKETS, _ASKED, _ANSWER = "tickets", "asked", "answer"
+_CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a desk is.
+
+    Attributes:
+        host: Of its node.
+        port: Of its store.
+    """
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What was asked.
+
+    Attributes:
+        text: In the words of the transport.
+        ticket: Its number.
+        store: A connection to the store for whoever deals with it.
+    """
+
+    text: str
+    ticket: int
+    store: Any
+
+    def answer(self, text: str) -> None:
+        """Say something to who asked; once."""
+        self.store.set(f"{_ANSWER}/{self.ticket}", text)
+
+
+class Desk:
+    """Listens for asks, and deals with each in a thread of its own.
+
+    Args:
+        deal: With an ask; it answers first. What it raises is its own affair: who asked notices
+            that nobody comes.
+    """
+
+    def __init__(self, deal: Callable[[Ask], None]) -> None:
+        self._deal = deal
+        host = own_address()
+        self._store = distributed.TCPStore(
+            host, 0, is_master=True, wait_for_workers=False, timeout=CONNECT_TIMEOUT
+        )
+        self.address = Address(host=host, port=self._store.port)
+        self._listener = threading.Thread(
+            target=self._listen, args=(self._store.clone(),), name="weights", daemon=True
+        )
+        self._listener.start()
+
+    def close(self) -> None:
+        """Stop listening. Calling it twice is harmless."""
+        if self._listener.is_alive():
+            _put(self._store, _CLOSED)
+            self._listener.join()
+
+    def _listen(self, store: Any) -> None:
+        ticket = 0
+        while True:
+            ticket += 1
+            store.wait([f"{_ASKED}/{ticket}"], _FOR_EVER)
+            text = store.get(f"{_ASKED}/{ticket}").decode()
+            if text == _CLOSED:
+                return
+            ask = Ask(text=text, ticket=ticket, store=store.clone())
+            threading.Thread(target=self._deal, args=(ask,), daemon=True).start()
+
+
+def ask(address: Address, text: str) -> tuple[Ask, str]:
+    """Ask a desk for something.
+
+    Returns:
+        The ask, for meeting its sender, and the answer.
+
+    Raises:
+        RuntimeError: Nobody listens there, or nobody answers.
+    """
+    store = distributed.TCPStore(
+        address.host, address.port, wait_for_workers=False, timeout=CONNECT_TIMEOUT
+    )
+    ticket = _put(store, text)
+    return Ask(text=text, ticket=ticket, store=store), store.get(f"{_ANSWER}/{ticket}").decode()
+
+
+def own_address() -> str:
+    """The address of this node that others reach it by."""
+    return ray.util.get_node_ip_address()
+
+
+def _put(store: Any, text: str) -> int:
+    ticket = store.add(_TICKETS, 1)
+    store.set(f"{_ASKED}/{ticket}", text)
+    return ticket

@@ -1,0 +1,112 @@
+"""Our options in vLLM's words, and its answers in ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from grpo.rollout.options import EngineOptions
+from grpo.rollout.protocol import Completion
+from grpo.values import FinishReason, SamplingOptions
+
+if TYPE_CHECKING:
+    from vllm import RequestOutput, SamplingParams
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.logprobs import Logprob
+
+TRANSFER_MODULE = "grpo.rollout.vllm_transfer"
+
+
+def make_engine_args(options: EngineOptions) -> EngineArgs:
+    """Translate our options into vLLM's."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    chosen: dict[str, Any] = {
+        "max_model_len": options.max_model_len,
+        "max_num_batched_tokens": options.max_num_batched_tokens,
+        "gpu_memory_utilization": options.gpu_memory_utilization,
+        "block_size": options.block_size,
+    }
+    if options.device == "cpu":
+        # A prompt that is prefilled in parts draws a token that vLLM takes back by rewinding the
+        # request's generator, and a generator on CPU cannot be rewound: seeded requests would fail.
+        chosen["enable_chunked_prefill"] = False
+    if options.can_sleep:
+        chosen["enable_sleep_mode"] = True
+    if options.kv_cache_memory_mb is not None:
+        chosen["kv_cache_memory_bytes"] = options.kv_cache_memory_mb << 20
+    return EngineArgs(
+        model=options.model,
+        dtype=options.dtype,
+        seed=options.seed,
+        max_num_seqs=options.max_num_seqs,
+        tensor_parallel_size=options.tensor_parallel_size,
+        # Inside a Ray actor vLLM would otherwise look for a placement group of its own.
+        distributed_executor_backend="mp" if options.tensor_parallel_size > 1 else "uni",
+        enable_prefix_caching=options.enable_prefix_caching,
+        enforce_eager=bool(options.enforce_eager),
+        logprobs_mode="processed_logprobs",
+        # Token ids in, token ids out; and no sampling defaults from the model's folder.
+        skip_tokenizer_init=True,
+        generation_config="vllm",
+        disable_log_stats=True,
+        use_tqdm_on_load=False,
+        worker_extension_cls=f"{TRANSFER_MODULE}.HostWeightExtension",
+        weight_transfer_config={"backend": f"verigrad_{options.weight_backend}"},  # pyright: ignore[reportArgumentType]
+        **{name: value for name, value in chosen.items() if value is not None},
+    )
+
+
+def make_sampling_params(sampling: SamplingOptions, *, seed: int) -> SamplingParams:
+    """Translate our sampling options into vLLM's, for one completion."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        n=1,
+        seed=seed,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        max_tokens=sampling.max_completion_length,
+        stop_token_ids=list(sampling.stop_token_ids),
+        # The caller names every token that ends a completion; the model's own end token is not
+        # added to them.
+        ignore_eos=True,
+        logprobs=0,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def read_output(output: RequestOutput) -> Completion:
+    """Translate what vLLM says about a request that ended."""
+    completion = output.outputs[0]
+    token_ids = tuple(completion.token_ids)
+    assert completion.logprobs is not None
+    assert completion.weight_versions is not None
+    positions = cast("Sequence[dict[int, Logprob]]", completion.logprobs)
+    logprobs = tuple(
+        position[token].logprob for position, token in zip(positions, token_ids, strict=True)
+    )
+    versions: list[int] = []
+    for span in completion.weight_versions:
+        versions += [int(span.version)] * (span.end - span.start)
+    assert len(versions) == len(token_ids), (len(versions), len(token_ids))
+    prompt_logprobs: tuple[float, ...] = ()
+    if output.prompt_logprobs is not None:
+        prompt_ids = output.prompt_token_ids or []
+        positions = cast("Sequence[dict[int, Logprob]]", output.prompt_logprobs[1:])
+        prompt_logprobs = tuple(
+            position[token].logprob
+            for position, token in zip(positions, prompt_ids[1:], strict=True)
+        )
+    return Completion(
+        request_id=output.request_id,
+        token_ids=token_ids,
+        logprobs=logprobs,
+        policy_versions=tuple(versions),
+        finish_reason=cast("FinishReason", completion.finish_reason),
+        prompt_logprobs=prompt_logprobs,
+    )
