@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -259,14 +259,15 @@ def _get(reference: Any, rank: int, doing: str, watch: RankWatch) -> None:
     """Turn Ray's errors into errors with a name."""
     try:
         ray.get(reference)
-    except RayActorError as error:
-        raise LearnerDied(
-            f"learner rank {rank} died while {doing}. {error}{watch.describe(rank)}"
-        ) from error
     except RayTaskError as error:
         cause = error.cause
         if isinstance(cause, UserError | InvariantBroken):
             raise cause from error
         raise LearnerFailed(
             f"learner rank {rank} raised {type(cause).__name__} while {doing}: {cause}"
+        ) from error
+    except RayError as error:
+        # Its process died, or the answer was lost with the node.
+        raise LearnerDied(
+            f"learner rank {rank} died while {doing}. {error}{watch.describe(rank)}"
         ) from error

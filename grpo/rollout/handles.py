@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from grpo.rollout.errors import EngineDied, EngineFailed, EngineStalled, RolloutError
 from verifiers.errors import UserError
@@ -49,10 +49,11 @@ class EngineHandle:
             raise EngineStalled(
                 f"{self.name} did not finish within {timeout_s:.0f} s while {doing}."
             ) from error
-        except RayActorError as error:
-            raise EngineDied(f"{self.name} died while {doing}. {error}") from error
         except RayTaskError as error:
             raise self._translate(error, doing) from error
+        except RayError as error:
+            # Its process died, or the answer was lost with the node.
+            raise EngineDied(f"{self.name} died while {doing}. {error}") from error
 
     def _translate(self, error: RayTaskError, doing: str) -> Exception:
         cause = error.cause

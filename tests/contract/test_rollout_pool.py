@@ -30,9 +30,10 @@ EOS = 1
 SPECIAL = (0, EOS, 2)
 GREEDY = SamplingOptions(temperature=0.0, max_completion_length=12, stop_token_ids=(EOS,))
 SAMPLED = replace(GREEDY, temperature=1.0, max_completion_length=24)
-# Prompts that make the scripted engine misbehave, and a seed that makes it slow.
+# Prompts that make the scripted engine misbehave, and seeds that make it slow or have it forget its
+# weights when it sleeps.
 RAISE, HANG, DIE = (100, 101, 102)
-SLOW = 103
+SLOW, FORGETFUL = 103, 104
 
 
 class ScriptedEngine:
@@ -51,6 +52,8 @@ class ScriptedEngine:
         if options.seed == RAISE:
             raise OSError("weights are truncated")
         self.version = policy_version
+        self.seed = options.seed
+        self.asleep = False
         self.seconds_per_step = 0.01 if options.seed == SLOW else 0.0
         self.running = {}
         self.ended = []
@@ -84,6 +87,7 @@ class ScriptedEngine:
         return [r for r in request_ids if self.running.pop(r, None)]
 
     def step(self):
+        assert not self.asleep
         ended, self.ended = self.ended, []
         time.sleep(self.seconds_per_step)
         for request_id, (prompt_ids, seed, sampling, tokens) in list(self.running.items()):
@@ -123,6 +127,15 @@ class ScriptedEngine:
             raise KeyError("model.embed_tokens.weight")
         self.version = version
         return checksum
+
+    def sleep(self):
+        assert not self.num_unfinished
+        self.asleep = True
+        return self.seed != FORGETFUL
+
+    def wake(self):
+        assert self.asleep
+        self.asleep = False
 
     def close(self):
         pass
@@ -490,6 +503,39 @@ def test_the_only_engine_comes_back_with_the_pools_weights(tiny_policy, tensors)
         ] == [4]
         kill_engine(pool)
         assert len(pool.score((5, 6, 7), 1)) == 1
+    finally:
+        pool.close()
+
+
+def test_an_engine_whose_node_is_lost_waits_for_a_place_and_the_pool_goes_on(tiny_policy):
+    place_found = threading.Event()
+
+    def await_place(index, is_over):
+        assert index == 0
+        while not is_over() and not place_found.wait(0.05):
+            pass
+
+    pool = start_scripted(str(tiny_policy(tied=True)), num_engines=2, await_place=await_place)
+    try:
+        pool.wait_ready()
+        kill_engine(pool)
+        assert len(list(pool.generate(make_requests(4, 4), SAMPLED))) == 16
+        assert set(pool._engines.serving()) == {1}
+        place_found.set()
+        while len(pool._engines.serving()) < 2:
+            time.sleep(0.05)
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize(("seed", "remembers"), [(0, True), (FORGETFUL, False)])
+def test_engines_sleep_and_wake_up(tiny_policy, seed, remembers):
+    pool = start_scripted(str(tiny_policy(tied=True)), seed=seed)
+    try:
+        pool.wait_ready()
+        assert pool.sleep() is remembers
+        pool.wake()
+        assert len(list(pool.generate(make_requests(1, 2), SAMPLED))) == 2
     finally:
         pool.close()
 
