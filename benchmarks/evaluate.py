@@ -15,7 +15,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,11 +77,14 @@ class PacedPool(StoredPool):
         self._gap_s = seconds / sum(map(len, completions.values()))
 
     def generate(
-        self, requests: Sequence[RolloutRequest], sampling: SamplingOptions
+        self,
+        requests: Sequence[RolloutRequest],
+        sampling: SamplingOptions,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> Generator[Rollout, None, None]:
         """As `StoredPool.generate`, each in its time."""
         begun = time.perf_counter()
-        for number, rollout in enumerate(super().generate(requests, sampling), start=1):
+        for number, rollout in enumerate(super().generate(requests, sampling, on_wait), start=1):
             time.sleep(max(0.0, begun + number * self._gap_s - time.perf_counter()))
             yield rollout
 

@@ -35,8 +35,13 @@ class Rollouts(Iterator[Rollout], Protocol):
 class Pool(Protocol):
     """What samples completions."""
 
-    def generate(self, requests: Sequence[RolloutRequest], sampling: SamplingOptions) -> Rollouts:
-        """Rollouts in the order in which they end."""
+    def generate(
+        self,
+        requests: Sequence[RolloutRequest],
+        sampling: SamplingOptions,
+        on_wait: Callable[[], None],
+    ) -> Rollouts:
+        """Rollouts in the order in which they end; `on_wait` is called while none does."""
         ...
 
 
@@ -49,9 +54,15 @@ class Fleet(Protocol):
         ...
 
     def submit(
-        self, key: Hashable, submission: Submission, *, group: Hashable, group_size: int
+        self,
+        key: Hashable,
+        submission: Submission,
+        *,
+        group: Hashable,
+        group_size: int,
+        on_wait: Callable[[], None] = ...,
     ) -> None:
-        """Hand in a submission, one of its group; may wait until there is room."""
+        """Hand in a submission, one of its group; while there is no room `on_wait` is called."""
         ...
 
     def finished(self, timeout_s: float) -> list[tuple[Hashable, Verdict]]:
@@ -123,9 +134,14 @@ class Collector:
         call = object()
         rollouts: dict[Hashable, Rollout] = {}
         verdicts: dict[Hashable, Verdict] = {}
+
+        def look_around() -> None:
+            self._check_stop()
+            self._receive(verdicts, timeout_s=0.0)
+
         with (
             self._timeline.phase("generation", track=self._track),
-            closing(self._pool.generate(requests, sampling)) as stream,
+            closing(self._pool.generate(requests, sampling, look_around)) as stream,
         ):
             for rollout in stream:
                 self._check_stop()
@@ -136,6 +152,7 @@ class Collector:
                     _make_submission(asked[rollout.problem_id], rollout, self._completion_prefix),
                     group=(call, rollout.problem_id),
                     group_size=group_size,
+                    on_wait=self._check_stop,
                 )
                 self._timeline.sample(VERIFICATION_QUEUE, self._fleet.pending)
                 self._receive(verdicts, timeout_s=0.0)

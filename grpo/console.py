@@ -64,6 +64,11 @@ class Console:
             for label, name, digits in _STEP_COLUMNS
             if name in metrics
         ]
+        parts += [
+            f"{label} {value:.2f}"
+            for label, value in _find_losses(metrics).items()
+            if value >= 0.01
+        ]
         parts += [f"{metrics['time/step']:.2f} s", f"{self._time_left(report.step, now)} left"]
         if report.dropped:
             parts.append(
@@ -134,7 +139,16 @@ _STEP_COLUMNS = (
     ("length", "completions/mean_length", 1),
     ("cut", "completions/clipped_ratio", 2),
     ("tokens/s", "tokens_per_second", 0),
+    ("busy", "engines/utilisation", 2),
 )
+
+
+def _find_losses(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Mean age of the tokens in policy versions, and the share of them that teaches nothing."""
+    return {
+        "stale": metrics.get("staleness/mean", 0.0),
+        "waste": sum(value for name, value in metrics.items() if name.startswith("waste/")),
+    }
 
 
 def _show(estimate: Estimate) -> str:

@@ -63,6 +63,16 @@ def describe(incident: Incident) -> str:
     return "; ".join(parts)
 
 
+def describe_not_verified(counts: Mapping[str, int]) -> str:
+    """The completions of a run that taught nothing because nobody could judge them.
+
+    Args:
+        counts: By reason.
+    """
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items()))
+    return f"Not verified, and so in no update: {sum(counts.values())} completions ({reasons})"
+
+
 def make_incident_table(incidents: Sequence[Incident]) -> Table:
     """What was lost and redone, by worker and by what was done about it."""
     table = Table(title="What was lost and redone", title_justify="left")

@@ -158,9 +158,10 @@ def learn(parts: Parts, progress: Progress, batch: Batch) -> tuple[dict[str, flo
         Metrics, and why the policy was left as it is, if it was.
     """
     with parts.timeline.phase("update"):
+        breaches = parts.publisher.confirm()
         update = parts.learner.update(batch)
     parts.skips.note(batch, update.non_finite)
-    for breach in update.breaches:
+    for breach in (*breaches, *update.breaches):
         parts.recorder.keep_breach(batch.step, breach)
     if update.skipped:
         return dict(update.metrics), update.skipped

@@ -16,7 +16,10 @@ from grpo.waits import (
     WORKED,
     compute_waits,
 )
-from verifiers.verdict import Status
+from verifiers.verdict import Status, Verdict
+
+# Counts of the completions that could not be verified, by reason.
+NOT_VERIFIED = "not_verified/"
 
 
 def compute_rollout_metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
@@ -39,6 +42,7 @@ def compute_rollout_metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
         "completions/distinct_fraction": statistics.fmean(map(_distinct_fraction, groups)),
         "num_tokens": float(sum(lengths)),
         **_verdict_shares([member.verdict.status for member in members]),
+        **_count_not_verified([member.verdict for member in members]),
         **_by_verifier(groups),
     }
     if rewards:
@@ -58,6 +62,12 @@ def _verdict_shares(statuses: Sequence[Status]) -> dict[str, float]:
     shares = {f"verdicts/{status}": counts[status] / len(statuses) for status in Status}
     verified = len(statuses) - counts[Status.BAD_GOLD] - counts[Status.ERROR]
     return shares | ({"pass_rate": counts[Status.CORRECT] / verified} if verified else {})
+
+
+def _count_not_verified(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    unknown = {Status.BAD_GOLD, Status.ERROR}
+    counts = Counter(verdict.reason for verdict in verdicts if verdict.status in unknown)
+    return {f"{NOT_VERIFIED}{reason}": float(count) for reason, count in counts.items()}
 
 
 def _by_verifier(groups: Sequence[ScoredGroup]) -> dict[str, float]:

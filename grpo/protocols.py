@@ -82,6 +82,17 @@ class Publisher(Protocol):
         """
         ...
 
+    def confirm(self) -> Sequence[str]:
+        """See that what was sampled since the push is of the policy that the learner still has.
+
+        Returns:
+            Breaches that do not stop the run.
+
+        Raises:
+            InvariantBroken: It is not.
+        """
+        ...
+
 
 class Evaluator(Protocol):
     """Scores the served policy on held-out problems."""

@@ -10,6 +10,7 @@ from grpo.learner.invariants import InvariantBroken
 from grpo.rollout.errors import WeightPushFailed
 from grpo.rollout.weights import WeightPayload
 from grpo.values import WeightPush
+from grpo.witness import SamplerWitness
 
 
 class WeightSource(Protocol):
@@ -20,9 +21,12 @@ class WeightSource(Protocol):
         ...
 
     def score(
-        self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]
+        self,
+        completions: Sequence[tuple[Sequence[int], Sequence[int]]],
+        *,
+        temperature: float,
     ) -> Sequence[Sequence[float]]:
-        """Log-probabilities at temperature 1, in nats, of completions given with their prompts."""
+        """Log-probabilities in nats of completions given with their prompts."""
         ...
 
 
@@ -51,12 +55,21 @@ class ProvingPublisher:
         source: The learner.
         engines: The rollout pool.
         max_difference: Largest mean absolute difference in nats that rounding explains.
+        witness: Watches what is sampled, where no update does.
     """
 
-    def __init__(self, *, source: WeightSource, engines: Engines, max_difference: float) -> None:
+    def __init__(
+        self,
+        *,
+        source: WeightSource,
+        engines: Engines,
+        max_difference: float,
+        witness: SamplerWitness | None = None,
+    ) -> None:
         self._source = source
         self._engines = engines
         self._max_difference = max_difference
+        self._witness = witness
 
     def publish(self, policy_version: int, probe: Sequence[int]) -> Mapping[str, float]:
         """Push the learner's weights and prove that every engine serves them.
@@ -79,9 +92,12 @@ class ProvingPublisher:
             pushes = self._engines.publish(policy_version, payload)
         except WeightPushFailed:
             # Should the learner have died with the bytes, this names it, and it can be restarted.
-            self._source.score([(probe[:1], probe[1:])])
+            self._source.score([(probe[:1], probe[1:])], temperature=1.0)
             raise
         seconds = time.perf_counter() - started
+        difference = self.prove(probe)
+        if self._witness is not None:
+            self._witness.begin(probe)
         return {
             "push/megabytes": payload.num_bytes / 1e6,
             "push/seconds": seconds,
@@ -90,8 +106,19 @@ class ProvingPublisher:
             "push/engine_seconds": max(push.seconds for push in pushes),
             "push/fetch_seconds": max(push.fetch_seconds for push in pushes),
             "push/pause_seconds": max(push.pause_seconds for push in pushes),
-            "push/probe_logprob_difference": self.prove(probe),
+            "push/probe_logprob_difference": difference,
         }
+
+    def confirm(self) -> list[str]:
+        """See that what was sampled since the push is of the policy that the learner still has.
+
+        Returns:
+            Breaches that do not stop the run.
+
+        Raises:
+            InvariantBroken: It is not.
+        """
+        return self._witness.confirm() if self._witness is not None else []
 
     def prove(self, probe: Sequence[int]) -> float:
         """Compare log-probabilities of a known text, of every token but the first.
@@ -105,7 +132,7 @@ class ProvingPublisher:
         Raises:
             InvariantBroken: It is more than rounding explains.
         """
-        (expected,) = self._source.score([(probe[:1], probe[1:])])
+        (expected,) = self._source.score([(probe[:1], probe[1:])], temperature=1.0)
         worst = 0.0
         for index, found in enumerate(self._engines.score(probe, 1)):
             difference = _mean_difference(expected, found)

@@ -14,7 +14,8 @@ from grpo.console import Console, make_score_table, make_time_table, make_waits_
 from grpo.evaluation.comparison import compare_sets, describe_flips, zip_sets
 from grpo.evaluation.plots import write_plots
 from grpo.evaluation.scores import EvaluationResult, compare_pass_at_1
-from grpo.incidents import IncidentLog, make_incident_table
+from grpo.incidents import IncidentLog, describe_not_verified, make_incident_table
+from grpo.metrics import NOT_VERIFIED
 from grpo.run_directory import RunDirectory
 from grpo.symptoms import Symptom, SymptomWatch
 from grpo.timing import Laps, StepTimes
@@ -143,6 +144,7 @@ class RunRecorder:
         seconds = sum_by_prefix(rows, "time/")
         seconds.pop("loop_overhead", None)
         waits = sum_waits(rows)
+        not_verified = {k: int(v) for k, v in sum_by_prefix(rows, NOT_VERIFIED).items()}
         summary = {
             "complete": complete,
             "directory": str(self._directory.path),
@@ -154,6 +156,7 @@ class RunRecorder:
             "dropped": {k: int(v) for k, v in sum_by_prefix(rows, DROPPED).items()},
             "steps_without_update": dict(Counter(r[SKIPPED] for r in rows if SKIPPED in r)),
             "last_metrics": rows[-1] if rows else {},
+            "not_verified": not_verified,
             "incidents": [asdict(incident) for incident in self._incidents.incidents],
             "warnings": [asdict(symptom) for symptom in self._warnings],
             "held_out": self._summarise_scores(before, after) if after else {},
@@ -168,6 +171,8 @@ class RunRecorder:
             self._console.line(advise(waits))
         if self._incidents.incidents:
             self._console.table(make_incident_table(self._incidents.incidents))
+        if not_verified:
+            self._console.line(describe_not_verified(not_verified))
         if after:
             self._console.table(make_score_table(before if after.step else None, after, self._seed))
         return summary

@@ -120,7 +120,7 @@ def _train(
         timeline=timeline,
     ) as machinery:
         assert machinery.learner is not None
-        publisher = make_publisher(config, machinery)
+        publisher = make_publisher(config, prepared, machinery)
         probe = _choose_probe(prepared)
         progress = _set_off(machinery.learner, publisher, start, directory, probe, say=console.line)
         laps.lap("weights proved")

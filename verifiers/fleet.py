@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import ray
@@ -21,6 +21,7 @@ MAX_STALLS = 2
 MAX_FAILED_STARTS = 3
 CLOSE_LIMIT_S = 10.0
 LOST_CALL_LIMIT_S = 5.0
+_LOOK_EVERY_S = 0.2
 
 
 class FleetError(RuntimeError):
@@ -132,6 +133,7 @@ class VerifierFleet:
         *,
         group: Hashable = None,
         group_size: int = 1,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
         """Hand in one submission; waits while `max_in_flight` others have no verdict.
 
@@ -140,6 +142,7 @@ class VerifierFleet:
             submission: What to judge.
             group: Names the group that it belongs to, for a verifier that judges whole groups.
             group_size: Members of that group; its verdicts come when as many are handed in.
+            on_wait: Called several times a second while there is no room; may raise.
 
         Raises:
             FleetError: Actors die again and again before they can work.
@@ -152,7 +155,8 @@ class VerifierFleet:
                 return
             del self._incomplete[group]
         while self._unanswered >= self._max_in_flight:
-            self._pump(timeout_s=1.0)
+            on_wait()
+            self._pump(timeout_s=_LOOK_EVERY_S)
         keys, submissions = zip(*members, strict=True)
         self._unanswered += len(members)
         self._assign(Work(keys, submissions))

@@ -38,8 +38,8 @@ class EngineConfig(Section):
     (`colocated`). `auto` is the latter two on GPUs, `shared_memory` on one node, gloo on
     several."""
     stall_timeout_s: Annotated[float, Field(gt=0)] = 600.0
-    """An engine that produces no token for so long is started anew; what it owed is sampled
-    again."""
+    """An engine that produces no token, or does not take new weights, for so long is started anew;
+    what it owed is sampled again."""
     max_restarts: NonNegative = 3
     """Restarts of an engine within an hour; then the run goes on without it, and ends with the last
     one."""

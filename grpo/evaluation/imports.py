@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,7 +118,10 @@ class StoredPool:
         """Nothing."""
 
     def generate(
-        self, requests: Sequence[RolloutRequest], _sampling: SamplingOptions
+        self,
+        requests: Sequence[RolloutRequest],
+        _sampling: SamplingOptions,
+        _on_wait: Callable[[], None] = lambda: None,
     ) -> Generator[Rollout, None, None]:
         """The completions in their order; one that is missing ends with `abort`."""
         for request in requests:

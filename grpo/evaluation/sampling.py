@@ -56,7 +56,12 @@ def sample_groups(
         for problem in problems
     ]
     open_groups = _OpenGroups(asked, num_samples)
-    for rollout in pool.generate(requests, sampling):
+    verdicts: list[tuple[Hashable, Verdict]] = []
+
+    def look_around() -> None:
+        verdicts.extend(fleet.finished(timeout_s=0.0))
+
+    for rollout in pool.generate(requests, sampling, look_around):
         aborted = rollout.finish_reason == "abort"
         submission = Submission(
             problem=asked[rollout.problem_id],
@@ -66,7 +71,10 @@ def sample_groups(
         # What never came is handed in too, for a verifier that waits for whole groups.
         key = open_groups.expect(rollout, _explain(pool, rollout) if aborted else None)
         fleet.submit(key, submission, group=rollout.problem_id, group_size=num_samples)
-        yield from open_groups.take(fleet.finished(timeout_s=0.0))
+        look_around()
+        yield from open_groups.take(verdicts)
+        verdicts.clear()
+    yield from open_groups.take(verdicts)
     while fleet.pending:
         yield from open_groups.take(fleet.finished(timeout_s=_WAIT_S))
 

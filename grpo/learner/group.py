@@ -144,14 +144,18 @@ class LearnerGroup:
         return merge_handles(payloads) if self._transport == "ipc" else payloads[0]
 
     def score(
-        self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]
+        self,
+        completions: Sequence[tuple[Sequence[int], Sequence[int]]],
+        *,
+        temperature: float = 1.0,
     ) -> list[tuple[float, ...]]:
-        """Compute every token's log-probability of fixed completions, at temperature 1.
+        """Compute every token's log-probability of fixed completions, in nats.
 
         Args:
             completions: Pairs of prompt ids and completion ids.
+            temperature: What logits are divided by; engines score a probe at 1.
         """
-        references = [actor.score.remote(completions) for actor in self._giving]
+        references = [actor.score.remote(completions, temperature) for actor in self._giving]
         return self._collect(references, "scoring a text")[0]
 
     def begin_save(self, folder: Path) -> None:

@@ -248,14 +248,16 @@ class Learner:
             statistics=statistics,
         )
 
-    def score(self, prompt_ids: Sequence[int], completion_ids: Sequence[int]) -> tuple[float, ...]:
-        """Compute each token's log-probability at temperature 1, as engines score a probe."""
+    def score(
+        self, prompt_ids: Sequence[int], completion_ids: Sequence[int], temperature: float = 1.0
+    ) -> tuple[float, ...]:
+        """Compute each token's log-probability, in nats."""
         ids_B_T = torch.tensor([[*prompt_ids, *completion_ids]], device=self.device)
         first = len(prompt_ids) - 1
         positions_N = torch.arange(first, first + len(completion_ids), device=self.device)
         targets_N = torch.tensor(completion_ids, dtype=torch.long, device=self.device)
         with torch.no_grad(), self.accelerator.autocast():
-            logprobs_N, _ = self.policy(ids_B_T, positions_N, targets_N, temperature=1.0)
+            logprobs_N, _ = self.policy(ids_B_T, positions_N, targets_N, temperature=temperature)
         return tuple(logprobs_N.tolist())
 
     def lay_out_weights(self) -> list[tuple[str, Tensor]]:

@@ -101,10 +101,12 @@ class LearnerRank:
         )
 
     def score(
-        self, completions: Sequence[tuple[Sequence[int], Sequence[int]]]
+        self, completions: Sequence[tuple[Sequence[int], Sequence[int]]], temperature: float
     ) -> list[tuple[float, ...]]:
         """As `Learner.score`, for several pairs of prompt and completion."""
-        return [self._ready.score(prompt, completion) for prompt, completion in completions]
+        return [
+            self._ready.score(prompt, completion, temperature) for prompt, completion in completions
+        ]
 
     def begin_save(self, folder: Path) -> None:
         """As `LearnerState.begin_save`."""

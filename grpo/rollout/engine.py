@@ -52,6 +52,8 @@ class EngineActor:
         self._loop = EngineLoop(lambda: build(options, policy_version))
         self._requests: dict[str, dict[int, RolloutRequest]] = {}
         self._num_scored = 0
+        self._num_drawn = 0
+        self._last: tuple[int, ...] = ()
 
     def wait_ready(self) -> EngineFacts:
         """Wait until the engine is up.
@@ -104,6 +106,8 @@ class EngineActor:
             for completion, text in zip(completions, texts, strict=True):
                 index, member = parse_request_id(completion.request_id)
                 rollouts.append((index, make_rollout(requests[index], member, completion, text)))
+            index, last = rollouts[-1]
+            self._last = requests[index].prompt_ids + last.completion_ids
         return Report(rollouts=tuple(rollouts), progress=self._loop.progress, vitals=read_vitals())
 
     def describe_threads(self) -> str:
@@ -156,7 +160,10 @@ class EngineActor:
             One number for each token of the completion, in nats.
         """
         self._num_scored += 1
-        completion = self._loop.score(f"score:{self._num_scored}", token_ids)
+        request_id = f"score:{self._num_scored}"
+        completion = self._loop.complete(
+            request_id, lambda engine: engine.add_scoring(request_id, token_ids)
+        )
         # The first prompt token has no log-probability, so token i is at place i - 1.
         return completion.prompt_logprobs[prompt_length - 1 :]
 
@@ -167,6 +174,28 @@ class EngineActor:
     def wake(self) -> None:
         """As `Engine.wake`."""
         self._loop.call(lambda engine: engine.wake())
+
+    def draw(self, version: int, first_prompt: Sequence[int], sampling: SamplingOptions) -> Rollout:
+        """Go on from what this engine sampled last, whose KV cache it may still have.
+
+        Args:
+            version: Of the policy; the seed.
+            first_prompt: What to go on from before anything was sampled.
+            sampling: How, and how far.
+
+        Returns:
+            A rollout that belongs to no problem.
+        """
+        self._num_drawn += 1
+        request_id = f"draw:{self._num_drawn}"
+        room = self._loop.engine.facts.max_model_len - sampling.max_completion_length
+        prompt_ids = tuple((self._last or first_prompt)[:room])
+        request = RolloutRequest(problem_id="draw", prompt_ids=prompt_ids, seeds=(version,))
+        completion = self._loop.complete(
+            request_id,
+            lambda engine: engine.add_request(request_id, prompt_ids, version, sampling),
+        )
+        return make_rollout(request, 0, completion, "")
 
     def close(self) -> None:
         """Stop the engine, and give back its processes, memory and files."""

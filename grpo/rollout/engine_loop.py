@@ -38,7 +38,7 @@ class EngineLoop:
         )
         self._changed = threading.Condition()
         self._outboxes: dict[str, deque[Completion]] = {}
-        self._scorings: dict[str, Future[Completion]] = {}
+        self._single: dict[str, Future[Completion]] = {}
         self._engine: Engine | None = None
         self._failure: Exception | None = None
         self._closed = False
@@ -86,8 +86,8 @@ class EngineLoop:
         """Deliver completions."""
         with self._changed:
             for completion in completions:
-                if scoring := self._scorings.pop(completion.request_id, None):
-                    scoring.set_result(completion)
+                if single := self._single.pop(completion.request_id, None):
+                    single.set_result(completion)
                 else:
                     # A call that was cancelled has no outbox any more.
                     call = completion.request_id.split(":")[0]
@@ -121,16 +121,24 @@ class EngineLoop:
             outbox.clear()
             return completions
 
-    def score(self, request_id: str, token_ids: Sequence[int]) -> Completion:
-        """Run one scoring request beside everything else, and wait for it."""
+    def complete(self, request_id: str, add: Callable[[Engine], None]) -> Completion:
+        """Run one request that belongs to no call beside everything else, and wait for it.
+
+        Args:
+            request_id: Its name.
+            add: Gives it to the engine.
+
+        Raises:
+            EngineFailed: The engine failed.
+        """
         future: Future[Completion] = Future()
 
-        def add(engine: Engine) -> None:
-            engine.add_scoring(request_id, token_ids)
+        def begin(engine: Engine) -> None:
+            add(engine)
             with self._changed:
-                self._scorings[request_id] = future
+                self._single[request_id] = future
 
-        self.call(add)
+        self.call(begin)
         return future.result()
 
     def load_weights(
@@ -222,8 +230,8 @@ class EngineLoop:
         failure = _name_failure(error)
         with self._changed:
             self._failure = failure
-            waiting: list[Future[Any]] = list(self._scorings.values())
-            self._scorings.clear()
+            waiting: list[Future[Any]] = list(self._single.values())
+            self._single.clear()
             while not self._commands.empty():
                 if (entry := self._commands.get()) is not None:
                     waiting.append(entry[1])

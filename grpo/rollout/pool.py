@@ -10,6 +10,7 @@ import ray
 
 from grpo.rollout.engine import BuildEngine, EngineActor, build_vllm_engine
 from grpo.rollout.errors import RolloutError
+from grpo.rollout.handles import EngineHandle
 from grpo.rollout.options import (
     EngineOptions,
     available_cores,
@@ -23,7 +24,7 @@ from grpo.rollout.supervisor import Supervisor
 from grpo.rollout.vllm_version import require_vllm
 from grpo.rollout.weights import WeightPayload
 from grpo.timing import Timeline
-from grpo.values import RolloutRequest, SamplingOptions, WeightPush
+from grpo.values import Rollout, RolloutRequest, SamplingOptions, WeightPush
 from verifiers.errors import UserError
 from verifiers.incident import NoteIncident, ignore_incident
 
@@ -133,7 +134,10 @@ class RolloutPool:
         return self._engines.wait_ready()
 
     def generate(
-        self, requests: Sequence[RolloutRequest], sampling: SamplingOptions
+        self,
+        requests: Sequence[RolloutRequest],
+        sampling: SamplingOptions,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> RolloutStream:
         """Sample groups of completions.
 
@@ -142,6 +146,7 @@ class RolloutPool:
         Args:
             requests: The groups.
             sampling: How all of them are sampled.
+            on_wait: Called several times a second while whoever iterates waits; may raise.
 
         Returns:
             An iterator over the rollouts in the order in which they end. What each of them contains
@@ -162,6 +167,7 @@ class RolloutPool:
             stall_timeout_s=self._stall_timeout_s,
             note=self._note,
             timeline=self._timeline or Timeline(),
+            on_wait=on_wait,
         )
 
     def publish(self, version: int, payload: WeightPayload) -> list[WeightPush]:
@@ -244,6 +250,37 @@ class RolloutPool:
             except RolloutError as error:
                 self._engines.replace(engine, error)
         return answers
+
+    def begin_draws(
+        self, first_prompt: Sequence[int], sampling: SamplingOptions
+    ) -> list[tuple[EngineHandle, Any]]:
+        """Have every engine go on from what it sampled last, beside what it does.
+
+        Args:
+            first_prompt: What one goes on from that has sampled nothing yet.
+            sampling: How, and how far.
+
+        Returns:
+            What `finish_draws` takes.
+        """
+        return [
+            (engine, engine.actor.draw.remote(self.policy_version, tuple(first_prompt), sampling))
+            for engine in self._engines.serving().values()
+        ]
+
+    def finish_draws(self, draws: Sequence[tuple[EngineHandle, Any]]) -> list[tuple[str, Rollout]]:
+        """The rollouts that were begun, with the names of their engines.
+
+        An engine that failed since has none.
+        """
+        drawn: list[tuple[str, Rollout]] = []
+        for engine, reference in draws:
+            try:
+                rollout = engine.get(reference, timeout_s=self._stall_timeout_s, doing="drawing")
+                drawn.append((engine.name, rollout))
+            except RolloutError as error:
+                self._engines.replace(engine, error)
+        return drawn
 
     def close(self, timeout_s: float = 45.0) -> None:
         """Stop the engines and their processes. Calling it twice is harmless.

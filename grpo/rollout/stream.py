@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -24,6 +24,11 @@ from verifiers.incident import Incident, NoteIncident
 # How long an actor holds its answer back while it has nothing to say. Even an empty answer is a
 # sign of life, so this has to be well below any stall timeout.
 TAKE_WAIT_S = 1.0
+# How long this side waits before it looks around.
+LOOK_EVERY_S = 0.2
+# An engine that is busy takes note of a cancellation after its step. One that hangs never does, and
+# whoever leaves does not wait for it; the next to ask it will find it hanging.
+CANCEL_WAIT_S = 5.0
 # A group that was in hand when this many engines failed is sampled with no other beside it, so that
 # the next failure tells whether it is the cause.
 SUSPECT_AFTER = 2
@@ -69,6 +74,7 @@ class RolloutStream(Iterator[Rollout]):
         stall_timeout_s: Longest time in which an engine may get nothing done.
         note: Told of groups that are given up.
         timeline: Told when each engine worked on which group.
+        on_wait: Called now and then while nothing ends; may raise.
     """
 
     def __init__(
@@ -83,6 +89,7 @@ class RolloutStream(Iterator[Rollout]):
         stall_timeout_s: float,
         note: NoteIncident,
         timeline: Timeline,
+        on_wait: Callable[[], None],
     ) -> None:
         self._call = call
         self._engines = engines
@@ -92,6 +99,7 @@ class RolloutStream(Iterator[Rollout]):
         self._stall_timeout_s = stall_timeout_s
         self._note = note
         self._timeline = timeline
+        self._on_wait = on_wait
         self._unplaced = deque(
             Placed(index=index, request=request, members=tuple(range(len(request.seeds))))
             for index, request in enumerate(requests)
@@ -115,7 +123,9 @@ class RolloutStream(Iterator[Rollout]):
                 self._collect()
             elif not self._ready:
                 # Every engine is being replaced.
-                self._engines.wait_for_one()
+                self._engines.wait_for_one(self._on_wait)
+            if not self._ready:
+                self._on_wait()
         return self._ready.popleft()
 
     def __enter__(self) -> Self:
@@ -144,9 +154,22 @@ class RolloutStream(Iterator[Rollout]):
 
     def close(self) -> None:
         """Abort everything that has not ended. Calling it twice is harmless."""
-        for place, lane in enumerate(self._lanes):
-            if lane.unfinished and lane.engine is not None:
-                self._ask(place, lane.engine.actor.cancel.remote(self._call), "cancelling")
+        asked = {
+            lane.engine.actor.cancel.remote(self._call): place
+            for place, lane in enumerate(self._lanes)
+            if lane.unfinished and lane.engine is not None
+        }
+        if asked:
+            answered, silent = ray.wait(
+                list(asked), num_returns=len(asked), timeout=CANCEL_WAIT_S, fetch_local=False
+            )
+            for reference in answered:
+                self._ask(asked[reference], reference, "cancelling")
+            for reference in silent:
+                engine = self._lanes[asked[reference]].engine
+                assert engine is not None, "it was asked"
+                self._engines.doubt(engine)
+        for place in range(len(self._lanes)):
             self._take_back(place)
         self._unplaced.clear()
         self._ready.clear()
@@ -202,7 +225,7 @@ class RolloutStream(Iterator[Rollout]):
     def _collect(self) -> None:
         """Wait for the next answer of any engine, and take in what it says."""
         started = time.monotonic()
-        done, _ = ray.wait(list(self._pending), num_returns=1, timeout=TAKE_WAIT_S)
+        done, _ = ray.wait(list(self._pending), num_returns=1, timeout=LOOK_EVERY_S)
         waited_s = time.monotonic() - started
         # Only time spent waiting counts: the caller may come back after minutes to an engine that
         # is long done.

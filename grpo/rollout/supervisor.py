@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,6 +23,9 @@ from verifiers.vitals import Vitals
 
 # How long an engine that hangs may take to say where.
 STACK_WAIT_S = 5.0
+# How long an engine that did not answer when it was last asked may take to close.
+DOUBTED_CLOSE_S = 2.0
+LOOK_EVERY_S = 0.2
 
 # `up` is an engine that waits for weights; `serving` has the pool's policy; `retired` is given up.
 State = Literal["starting", "up", "serving", "retired"]
@@ -37,6 +41,7 @@ class _Slot:
     push: WeightPush | None = None
     vitals: Vitals | None = None
     error: Exception | None = None
+    doubted: bool = False
     reviver: threading.Thread | None = field(default=None, repr=False)
 
 
@@ -133,20 +138,19 @@ class Supervisor:
                 if slot.state == "serving"
             }
 
-    def wait_for_one(self) -> None:
+    def wait_for_one(self, on_wait: Callable[[], None] = lambda: None) -> None:
         """Wait until an engine serves.
+
+        Args:
+            on_wait: Called several times a second meanwhile; may raise.
 
         Raises:
             RolloutError: All of them were given up, or none came up in time.
         """
+        give_up = time.monotonic() + self._start_timeout_s
+        while not self._settled() and time.monotonic() < give_up:
+            on_wait()
         with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    any(s.state == "serving" for s in self._slots)
-                    or all(s.state == "retired" for s in self._slots)
-                ),
-                timeout=self._start_timeout_s,
-            )
             if any(s.state == "serving" for s in self._slots):
                 return
             cause = next((s.error for s in reversed(self._slots) if s.error), None)
@@ -155,11 +159,30 @@ class Supervisor:
             f"hour (rollout.max_restarts), or did not come back. The last trouble: {cause}"
         ) from cause
 
+    def _settled(self) -> bool:
+        """Whether an engine serves or none ever will; waits a moment for that."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: (
+                    any(s.state == "serving" for s in self._slots)
+                    or all(s.state == "retired" for s in self._slots)
+                ),
+                timeout=LOOK_EVERY_S,
+            )
+
+    def doubt(self, handle: EngineHandle) -> None:
+        """Take note that an engine did not answer: closing it does not wait for it either."""
+        with self._changed:
+            for slot in self._slots:
+                if slot.handle is handle:
+                    slot.doubted = True
+
     def remember(self, place: int, vitals: Vitals) -> None:
         """Keep an engine's last signs of life."""
         with self._changed:
             if not self._closed:
                 self._slots[place].vitals = vitals
+                self._slots[place].doubted = False
 
     def replace(
         self,
@@ -207,6 +230,7 @@ class Supervisor:
             if self._closed:
                 return
             slot.vitals = slot.push = None
+            slot.doubted = False
             if not again:
                 slot.state = "retired"
                 self._changed.notify_all()
@@ -259,6 +283,8 @@ class Supervisor:
         for slot, reference in zip(slots, references, strict=True):
             # An engine that is not up has nothing to clean, and only a kill interrupts it.
             patience_s = timeout_s if slot.state in {"serving", "up"} else 0.0
+            if slot.doubted:
+                patience_s = min(patience_s, DOUBTED_CLOSE_S)
             try:
                 slot.handle.get(reference, timeout_s=patience_s, doing="closing")
             except RolloutError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -49,9 +49,18 @@ class ServedPool:
         return self._failures[rollout.problem_id, rollout.member]
 
     def generate(
-        self, requests: Sequence[RolloutRequest], sampling: SamplingOptions
+        self,
+        requests: Sequence[RolloutRequest],
+        sampling: SamplingOptions,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> Generator[Rollout, None, None]:
-        """Rollouts in the order in which they end; one that was given up ends with `abort`."""
+        """Rollouts in the order in which they end; one that was given up ends with `abort`.
+
+        Args:
+            requests: The groups.
+            sampling: How all of them are sampled.
+            on_wait: Called several times a second while nothing ends; may raise.
+        """
         threads = ThreadPoolExecutor(max_workers=self._options.max_concurrency)
         try:
             running: set[Future[Rollout]] = set()
@@ -59,9 +68,10 @@ class ServedPool:
                 for member in range(len(request.seeds)):
                     running.add(threads.submit(self._sample, request, member, sampling))
             while running:
-                # Timely even when nothing ends: the caller looks after verdicts in between.
                 done, running = wait(running, timeout=_WAIT_S, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
+                if not done:
+                    on_wait()
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
 

@@ -54,6 +54,7 @@ class Machinery:
             make_engine_options(config, prepared, plan, transport),
             num_engines=config.rollout.num_engines,
             stall_timeout_s=config.rollout.stall_timeout_s,
+            push_timeout_s=config.rollout.stall_timeout_s,
             max_restarts=config.rollout.max_restarts,
             note=note,
             timeline=timeline,

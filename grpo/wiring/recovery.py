@@ -6,13 +6,18 @@ from collections.abc import Callable, Sequence
 
 from grpo.checkpointer import RunCheckpointer
 from grpo.config.schema import RunConfig
+from grpo.learner.guard import Guard
 from grpo.learner.invariants import sampler_bound
 from grpo.ledger import PromptLedger
+from grpo.objective import samples_whole_distribution
+from grpo.preparation import Prepared
 from grpo.publisher import ProvingPublisher
 from grpo.recovery import LearnerRecovery
 from grpo.run_directory import RunDirectory
+from grpo.wiring.engines import make_sampling
 from grpo.wiring.learner import learner_precision
 from grpo.wiring.machinery import START_TIMEOUT_S, Machinery
+from grpo.witness import SamplerWitness
 from verifiers.incident import NoteIncident
 
 
@@ -44,13 +49,25 @@ def make_recovery(
     )
 
 
-def make_publisher(config: RunConfig, machinery: Machinery) -> ProvingPublisher:
+def make_publisher(
+    config: RunConfig, prepared: Prepared, machinery: Machinery
+) -> ProvingPublisher:
     """The proven push of weights."""
     assert machinery.learner is not None
+    bound = sampler_bound(learner_precision(config), config.invariants.max_logprob_difference)
+    witness = None
+    # Without staleness every sample is of the learner's version, and the update checks them all.
+    if config.max_staleness and samples_whole_distribution(config):
+        witness = SamplerWitness(
+            scorer=machinery.learner,
+            engines=machinery.pool,
+            sampling=make_sampling(config, prepared),
+            max_difference=bound.mean,
+            guard=Guard(config.invariants.on_breach),
+        )
     return ProvingPublisher(
         source=machinery.learner,
         engines=machinery.pool,
-        max_difference=sampler_bound(
-            learner_precision(config), config.invariants.max_logprob_difference
-        ).mean,
+        max_difference=bound.mean,
+        witness=witness,
     )

@@ -15,6 +15,8 @@ import pytest
 import ray
 import torch
 
+from grpo.rollout import stream as stream_module
+from grpo.rollout import supervisor as supervisor_module
 from grpo.rollout.engine import build_vllm_engine
 from grpo.rollout.errors import EngineFailed, RolloutError, WeightsRefused
 from grpo.rollout.options import EngineOptions
@@ -22,6 +24,7 @@ from grpo.rollout.pool import RolloutPool
 from grpo.rollout.protocol import Completion, EngineFacts
 from grpo.rollout.transports import make_sender
 from grpo.rollout.weights import compute_checksum
+from grpo.stopping import StopRequested
 from grpo.values import RolloutRequest, SamplingOptions
 from verifiers.errors import UserError
 
@@ -455,9 +458,30 @@ def test_a_group_that_ends_every_engine_is_given_up_and_takes_no_other_with_it(t
         assert "in step" in restarts[0].stack, "the report says where the engine hung"
 
 
-def kill_engine(pool, place=0):
+def kill_engine(pool, place=0, kind=signal.SIGKILL):
     engine = pool._engines.serving()[place]
-    os.kill(ray.get(engine.actor.__ray_call__.remote(lambda _: os.getpid())), signal.SIGKILL)
+    os.kill(ray.get(engine.actor.__ray_call__.remote(lambda _: os.getpid())), kind)
+
+
+def test_who_leaves_does_not_wait_for_an_engine_that_hangs(tiny_policy, monkeypatch):
+    monkeypatch.setattr(stream_module, "CANCEL_WAIT_S", 0.5)
+    monkeypatch.setattr(supervisor_module, "DOUBTED_CLOSE_S", 0.5)
+    pool = start_scripted(str(tiny_policy(tied=True)), seed=SLOW)
+    long = replace(SAMPLED, max_completion_length=400, stop_token_ids=())
+    waits = []
+
+    def leave():
+        waits.append(time.monotonic())
+        if len(waits) > 4:
+            raise StopRequested
+
+    stream = pool.generate(make_requests(2, 2), long, leave)
+    kill_engine(pool, kind=signal.SIGSTOP)
+    started = time.monotonic()
+    with pytest.raises(StopRequested), stream:
+        list(stream)
+    pool.close()
+    assert time.monotonic() - started < 5
 
 
 def test_a_killed_engine_is_replaced_and_what_it_owed_is_sampled_once(tiny_policy, tensors):

@@ -95,6 +95,15 @@ def sample(pool, sampling, *, seeds=(1, 2, 3, 4), prompt=PROMPT):
     return sorted(pool.generate(requests, sampling), key=lambda r: r.member)
 
 
+def draw(pool, temperature=1.0):
+    """What the engine goes on with from what it sampled last."""
+    sampling = SamplingOptions(temperature=temperature, max_completion_length=8, stop_token_ids=())
+    ((_, rollout),) = pool.finish_draws(pool.begin_draws((5, 6, 7), sampling))
+    assert len(rollout.completion_ids) == 8
+    assert set(rollout.policy_versions) == {pool.policy_version}
+    return rollout
+
+
 def list_leftovers():
     """Files that vLLM is known to leave behind."""
     folders = (Path(tempfile.gettempdir()), Path("/dev/shm"))
@@ -120,6 +129,14 @@ def test_logprobs_are_of_the_nucleus_after_renormalising(pool, policy):
         tokens = torch.tensor(rollout.completion_ids)
         expected = kept.gather(-1, tokens[:, None])[:, 0].log()
         assert (expected - torch.tensor(rollout.logprobs)).abs().max() < TOLERANCE
+
+
+def test_what_is_drawn_after_a_push_goes_on_from_what_was_sampled_last(pool, policy):
+    last = sample(pool, SAMPLING, seeds=(1,))[0]
+    for temperature in (1.0, 0.7):
+        rollout = draw(pool, temperature)
+        assert rollout.prompt_ids == last.prompt_ids + last.completion_ids
+        assert compare(policy, rollout, temperature=temperature) < TOLERANCE
 
 
 def test_greedy_takes_the_likeliest_token(pool, policy):
@@ -192,10 +209,12 @@ def test_a_prefix_cache_that_outlived_a_push_would_be_noticed(pool, policy):
     ray.get(in_actor.remote(keep_cache))
     try:
         push(pool, policy)
+        assert compare(policy, draw(pool)) > 10 * TOLERANCE
         assert max(compare(policy, r) for r in sample(pool, SAMPLING)) > 10 * TOLERANCE
     finally:
         ray.get(in_actor.remote(drop_cache))
     push(pool, policy)
+    assert compare(policy, draw(pool)) < TOLERANCE
     assert max(compare(policy, r) for r in sample(pool, SAMPLING)) < TOLERANCE
 
 

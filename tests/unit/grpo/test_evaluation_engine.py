@@ -38,7 +38,7 @@ class FakePool:
         self.stop_after = stop_after
         self.asked = []
 
-    def generate(self, requests, sampling):
+    def generate(self, requests, sampling, on_wait):
         self.asked += [request.problem_id for request in requests]
         pairs = ((r, m) for r in reversed(requests) for m in range(len(r.seeds)))
         for request, member in itertools.islice(pairs, self.stop_after):
@@ -71,7 +71,7 @@ class FakeFleet:
     def pending(self):
         return sum(map(len, self.groups.values())) + len(self.ready)
 
-    def submit(self, key, submission, *, group, group_size):
+    def submit(self, key, submission, *, group, group_size, on_wait=None):
         waiting = self.groups.setdefault(group, [])
         right = submission.completion[-1:] in set("02468")
         waiting.append((key, VERDICTS[right]))

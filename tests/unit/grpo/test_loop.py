@@ -45,7 +45,7 @@ class FakePool:
         self.seeds = []
         self.version = 0
 
-    def generate(self, requests, sampling):
+    def generate(self, requests, sampling, on_wait):
         for request in reversed(requests):
             self.seeds += request.seeds
             for member, outcome in enumerate(self.outcomes):
@@ -72,7 +72,7 @@ class FakeFleet:
     def pending(self):
         return len(self.waiting) + len(self.ready)
 
-    def submit(self, key, submission, *, group, group_size):
+    def submit(self, key, submission, *, group, group_size, on_wait=None):
         self.waiting.append((key, VERDICTS[submission.completion]))
 
     def finished(self, timeout_s):
@@ -109,6 +109,9 @@ class Spy:
         if self.pool is not None:
             self.pool.version = policy_version
         return {"push/seconds": 0.0}
+
+    def confirm(self):
+        return []
 
     def keep_rollouts(self, step, groups):
         self.events.append(f"rollouts {step}")
@@ -326,8 +329,8 @@ def test_a_completion_that_no_engine_finished_is_not_verified():
     pool = spy.pool
     whole = pool.generate
 
-    def generate(requests, sampling):
-        for rollout in whole(requests, sampling):
+    def generate(requests, sampling, on_wait):
+        for rollout in whole(requests, sampling, on_wait):
             yield replace(rollout, finish_reason="abort") if rollout.member == 2 else rollout
 
     pool.generate = generate
@@ -346,9 +349,9 @@ def test_leaving_in_the_middle_gives_up_what_is_being_sampled():
     make_parts(spy, ["right", "wrong"], check_stop=check_stop)
     whole = spy.pool.generate
 
-    def generate(requests, sampling):
+    def generate(requests, sampling, on_wait):
         try:
-            yield from whole(requests, sampling)
+            yield from whole(requests, sampling, on_wait)
         finally:
             closed.append(True)
 

@@ -19,7 +19,8 @@ class Source:
             transport="object", handle=None, plan=(), num_bytes=2_000_000, checksum="c"
         )
 
-    def score(self, completions):
+    def score(self, completions, *, temperature):
+        assert temperature == 1.0
         assert completions == [(PROBE[:1], PROBE[1:])]
         return [(-1.0, -2.0)]
 

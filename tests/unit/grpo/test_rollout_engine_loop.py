@@ -113,6 +113,10 @@ def test_an_idle_engine_is_not_stepped(loop, engine):
     assert engine.steps == 0
 
 
+def score(loop, token_ids):
+    return loop.complete("score:1", lambda engine: engine.add_scoring("score:1", token_ids))
+
+
 def test_completions_of_a_cancelled_call_are_dropped(loop):
     loop.open_outbox("a")
     loop.close_outbox("a")
@@ -123,7 +127,7 @@ def test_completions_of_a_cancelled_call_are_dropped(loop):
 
 
 def test_scoring_waits_for_its_own_request(loop):
-    assert loop.score("score:1", (1, 2, 3)).prompt_logprobs == (-1.0, -2.0)
+    assert score(loop, (1, 2, 3)).prompt_logprobs == (-1.0, -2.0)
 
 
 def test_progress_changes_when_something_ends_and_only_then(loop):
@@ -151,7 +155,7 @@ def test_an_error_in_a_step_reaches_whoever_waits_and_whoever_comes_later(loop, 
 def test_an_error_in_a_step_reaches_a_scoring_that_waits(loop, engine):
     engine.error_in_step = RuntimeError("out of memory")
     with pytest.raises(EngineFailed, match="out of memory"):
-        loop.score("score:1", (1, 2))
+        score(loop, (1, 2))
 
 
 def test_an_error_in_a_command_is_the_askers_alone(loop):
