@@ -162,7 +162,7 @@ def train_with_trl(python: str, steps: int) -> Measured:
         sizes = {"steps": steps, "prompts": PROMPTS, "generations": GENERATIONS, "tokens": TOKENS}
         done = subprocess.run(
             [
-                *(python, str(ROOT / "benchmarks" / "trl_steps.py"), "--model", str(model)),
+                *(python, str(ROOT / "benchmarks" / "trl_colocated.py"), "--model", str(model)),
                 *("--data", str(ROOT / MATHS), "--learning-rate", str(LEARNING_RATE)),
                 *(word for name, value in sizes.items() for word in (f"--{name}", str(value))),
             ],

@@ -1,4 +1,4 @@
-"""Where a run's metrics go besides its folder's `metrics.jsonl`: TensorBoard, Weights & Biases."""
+"""Where a run's metrics go besides its folder: TensorBoard, Weights & Biases, Prometheus."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import yaml
 
+from grpo.prometheus import PrometheusEndpoint
 from verifiers.errors import UserError
 
 
@@ -96,6 +97,7 @@ class WeightsAndBiases:
 TRACKERS: Mapping[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
+    "prometheus": PrometheusEndpoint,
 }
 
 

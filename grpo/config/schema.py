@@ -221,8 +221,9 @@ class RunConfig(Section):
     """Evaluate every so many steps; 0 only before and after training."""
     eval_before_train: bool = True
     """Evaluate the untrained policy, to compare with."""
-    report_to: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
-    """Where metrics go besides `metrics.jsonl`; `wandb` wants `verigrad[wandb]`."""
+    report_to: tuple[Literal["tensorboard", "wandb", "prometheus"], ...] = ("tensorboard",)
+    """Where metrics go besides `metrics.jsonl`; `wandb` wants `verigrad[wandb]`, and `prometheus`
+    serves them at `:9464/metrics` (`VERIGRAD_PROMETHEUS_PORT`)."""
 
     placement: Literal["auto", "colocated", "dedicated"] = "auto"
     """`colocated`: engines and learner ranks share devices and take turns. `dedicated`: each has

@@ -114,3 +114,38 @@ def test_kill_9_leaves_no_process_and_no_container(start, tmp_path, monkeypatch)
     process.wait()
     assert wait_until_gone(marker) == []
     assert labelled_containers() <= containers
+
+
+def stop_engines(marker):
+    """Have the run's engines hang."""
+    for process in psutil.process_iter(["cmdline"]):
+        try:
+            command = process.info["cmdline"] or [""]
+            if process.environ().get("VERIGRAD_TEST_RUN") == marker and command[0].startswith(
+                "ray::EngineActor"
+            ):
+                process.suspend()
+        except (psutil.Error, OSError):
+            continue
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("max_staleness", "num_signals"), [(0, 1), (1, 1), (0, 2)])
+def test_ctrl_c_does_not_wait_for_an_engine_that_hangs(
+    start, tmp_path, monkeypatch, max_staleness, num_signals
+):
+    marker = f"{tmp_path}"
+    monkeypatch.setenv("VERIGRAD_TEST_RUN", marker)
+    process, _ = start(f"max_staleness={max_staleness}", "evaluation.data=[]", after="step 2/")
+    stop_engines(marker)
+    time.sleep(3)
+    begun = time.monotonic()
+    for _ in range(num_signals):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.5)
+    rest, _ = process.communicate(timeout=120)
+    assert time.monotonic() - begun < 40, "the stall timeout is ten minutes"
+    if num_signals == 1:
+        assert process.returncode == 130, rest
+        assert list((tmp_path / "quickstart" / "checkpoints").glob("checkpoint-*"))
+    assert wait_until_gone(marker) == []
