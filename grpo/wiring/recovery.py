@@ -49,9 +49,7 @@ def make_recovery(
     )
 
 
-def make_publisher(
-    config: RunConfig, prepared: Prepared, machinery: Machinery
-) -> ProvingPublisher:
+def make_publisher(config: RunConfig, prepared: Prepared, machinery: Machinery) -> ProvingPublisher:
     """The proven push of weights."""
     assert machinery.learner is not None
     bound = sampler_bound(learner_precision(config), config.invariants.max_logprob_difference)
