@@ -41,6 +41,8 @@ class _Slot:
     push: WeightPush | None = None
     vitals: Vitals | None = None
     error: Exception | None = None
+    # The engine that is being replaced, or was given up.
+    failed: EngineHandle | None = None
     doubted: bool = False
     reviver: threading.Thread | None = field(default=None, repr=False)
 
@@ -206,8 +208,9 @@ class Supervisor:
             if self._closed or self._slots[handle.index].handle is not handle:
                 return
             slot = self._slots[handle.index]
-            if slot.state == "retired":
+            if slot.failed is handle:
                 return
+            slot.failed = handle
             slot.state = "starting"
             slot.error = error
         stack = _ask_for_stack(handle) if isinstance(error, EngineStalled) else None

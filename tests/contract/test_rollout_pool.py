@@ -18,7 +18,7 @@ import torch
 from grpo.rollout import stream as stream_module
 from grpo.rollout import supervisor as supervisor_module
 from grpo.rollout.engine import build_vllm_engine
-from grpo.rollout.errors import EngineFailed, RolloutError, WeightsRefused
+from grpo.rollout.errors import EngineFailed, EngineStalled, RolloutError, WeightsRefused
 from grpo.rollout.options import EngineOptions
 from grpo.rollout.pool import RolloutPool
 from grpo.rollout.protocol import Completion, EngineFacts
@@ -510,6 +510,26 @@ def test_a_killed_engine_is_replaced_and_what_it_owed_is_sampled_once(tiny_polic
         assert len(pool.publish(2, make_sender("object").send(tensors))) == 2
         versions = {v for r in pool.generate(requests, SAMPLED) for v in r.policy_versions}
         assert versions == {2}
+    finally:
+        pool.close()
+
+
+def test_two_who_notice_the_same_failure_restart_the_engine_once(tiny_policy):
+    incidents = []
+    pool = start_scripted(str(tiny_policy(tied=True)), note=incidents.append)
+    try:
+        pool.wait_ready()
+        engine = pool._engines.serving()[0]
+        threads = [
+            threading.Thread(target=pool._engines.replace, args=(engine, EngineStalled("no token")))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(list(pool.generate(make_requests(2, 2), SAMPLED))) == 4
+        assert [incident.action for incident in incidents] == ["restarted"]
     finally:
         pool.close()
 
