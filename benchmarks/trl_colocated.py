@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,14 @@ def main() -> None:
     import vllm._custom_ops
     from datasets import load_dataset
     from transformers import TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOConfig, GRPOTrainer  # pyright: ignore[reportMissingImports]
+    from trl.generation import vllm_generation  # pyright: ignore[reportMissingImports]
 
     # Otherwise vLLM packs the weights for oneDNN, and TRL's push of them finds nothing to write to.
     vllm._custom_ops._supports_onednn = False  # noqa: SLF001 - vLLM has no option for it
+
+    # It has no option for this either; graph capture on CPU takes minutes.
+    vllm_generation.LLM = partial(vllm.LLM, enforce_eager=True)
 
     class Clock(TrainerCallback):
         """Notes the time at each step's end."""
