@@ -9,7 +9,7 @@ import functools
 import sys
 from dataclasses import replace
 
-import grpo.wiring
+import grpo.wiring.machinery
 from grpo.__main__ import main
 from grpo.rollout.pool import RolloutPool
 
@@ -57,5 +57,5 @@ def build_faulty_engine(fault, options, policy_version):
 if __name__ == "__main__":
     build = functools.partial(build_faulty_engine, sys.argv.pop(1))
     # The one place where a run's parts are built.
-    grpo.wiring.RolloutPool = functools.partial(RolloutPool, build_engine=build)  # pyright: ignore[reportAttributeAccessIssue]
+    grpo.wiring.machinery.RolloutPool = functools.partial(RolloutPool, build_engine=build)
     sys.exit(main())
