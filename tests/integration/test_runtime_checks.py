@@ -18,11 +18,11 @@ FAULTS = {
     "stale prefix cache": ("sampler_logprobs", 2),
     "wrong temperature": ("sampler_logprobs", 2),
 }
-# Few problems, so that each step visits prompts of the one before; and steps that change much.
+# Few problems, so that each step visits prompts of the one before, which fill a block of the prefix
+# cache; and steps that change much.
 OVERRIDES = (
     "steps=6",
-    "data.0.limit=2",
-    "data.1.limit=2",
+    "max_prompt_length=90",
     "prompts_per_step=4",
     "num_generations=4",
     "dynamic_sampling=off",
@@ -32,10 +32,17 @@ OVERRIDES = (
 )
 
 
+VERIFIER = "def check(completion):\n    return len(completion) % 2 == 0\n"
+
+
 def run(fault, folder, *overrides):
+    rows = [{"prompt": "1+1=2 2+2=4 3+4=7 " * 3 + f"{n}+{n}=", "answer": "0"} for n in range(4)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "odd.py").write_text(VERIFIER)
+    data = f"data=[{{path: {folder}/rows.jsonl, verifier: '{folder}/odd.py:check'}}]"
     command = [sys.executable, "tests/faulty_run.py", fault, "train", "configs/quickstart.yaml"]
     done = subprocess.run(
-        [*command, f"output_dir={folder}", *OVERRIDES, *overrides],
+        [*command, f"output_dir={folder}", data, *OVERRIDES, *overrides],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
