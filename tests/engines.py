@@ -100,6 +100,7 @@ class OwnEngine:
         if self._process is not None:
             self.stop()
         self._remove_stale()
+        self._unmount()
         for process in psutil.process_iter(
             ["cmdline"]
         ):  # guardians of a killed engine's containers
@@ -115,6 +116,13 @@ class OwnEngine:
             with contextlib.suppress(ProcessLookupError):  # it went with its engine
                 os.kill(int(pid_file.read_text()), signal.SIGTERM)
             pid_file.unlink(missing_ok=True)
+
+    def _unmount(self) -> None:
+        """Let go of what a killed engine has left mounted in its folder."""
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in sorted((m for m in mounts if Path(m).is_relative_to(self.folder)), key=len):
+            if Path(mount) != self.folder:
+                subprocess.run(["umount", "--lazy", mount], capture_output=True, check=False)
 
     def _answers(self) -> bool:
         connection = socket.socket(socket.AF_UNIX)

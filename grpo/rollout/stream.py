@@ -160,15 +160,15 @@ class RolloutStream(Iterator[Rollout]):
             if lane.unfinished and lane.engine is not None
         }
         if asked:
-            answered, silent = ray.wait(
+            # Doubted until it answers: a second Ctrl-C may end this wait.
+            for place in asked.values():
+                self._engines.doubt(place)
+            answered, _ = ray.wait(
                 list(asked), num_returns=len(asked), timeout=CANCEL_WAIT_S, fetch_local=False
             )
             for reference in answered:
+                self._engines.doubt(asked[reference], doubted=False)
                 self._ask(asked[reference], reference, "cancelling")
-            for reference in silent:
-                engine = self._lanes[asked[reference]].engine
-                assert engine is not None, "it was asked"
-                self._engines.doubt(engine)
         for place in range(len(self._lanes)):
             self._take_back(place)
         self._unplaced.clear()

@@ -172,12 +172,11 @@ class Supervisor:
                 timeout=LOOK_EVERY_S,
             )
 
-    def doubt(self, handle: EngineHandle) -> None:
-        """Take note that an engine did not answer: closing it does not wait for it either."""
+    def doubt(self, place: int, *, doubted: bool = True) -> None:
+        """Take note that an engine has not answered: closing it does not wait for it either."""
         with self._changed:
-            for slot in self._slots:
-                if slot.handle is handle:
-                    slot.doubted = True
+            if not self._closed:
+                self._slots[place].doubted = doubted
 
     def remember(self, place: int, vitals: Vitals) -> None:
         """Keep an engine's last signs of life."""
