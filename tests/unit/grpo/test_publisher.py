@@ -79,7 +79,7 @@ def test_a_push_that_fails_names_the_learner_if_it_is_what_died(monkeypatch):
     with pytest.raises(WeightPushFailed, match="did not arrive"):
         publisher.publish(1, PROBE)
 
-    def die(_, completions):
+    def die(_, completions, *, temperature):
         raise LearnerDied("learner rank 0 died")
 
     monkeypatch.setattr(Source, "score", die)
