@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from grpo.evaluation.intervals import bootstrap_mean, bootstrap_p_value, compute_sign_test
+from grpo.evaluation.intervals import (
+    bootstrap_p_value,
+    compute_sign_test,
+    find_difference_interval,
+)
 from grpo.evaluation.record import describe_difference
 from grpo.evaluation.scores import ESTIMATORS, EvaluationResult, ProblemScore, SetScore
 from verifiers.errors import UserError
@@ -179,7 +183,7 @@ def _differences(
         before = [estimator(a, k) for a, _ in pairs]
         after = [estimator(b, k) for _, b in pairs]
         changes = [b - a for a, b in zip(before, after, strict=True)]
-        low, high = bootstrap_mean(changes, seed=seed)
+        low, high = find_difference_interval(changes, seed=seed)
         found[k] = Difference(
             first=sum(before) / len(pairs),
             second=sum(after) / len(pairs),

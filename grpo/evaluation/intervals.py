@@ -29,6 +29,43 @@ def bootstrap_mean(values: Sequence[float], *, seed: int, confidence: float = 0.
     return float(low), float(high)
 
 
+def find_score_interval(values: Sequence[float], *, seed: int, single: bool) -> Interval:
+    """Interval of a mean over problems of values from 0 to 1.
+
+    Resampling sees no spread where all values are 0 or all are 1, and would be sure of the mean.
+    Then, as with one sample a problem, the interval is Clopper and Pearson's: a mean is at most the
+    chance of a value above 0, so what it rules out for that chance is ruled out for the mean.
+
+    Args:
+        values: One number for each problem.
+        seed: Of the resampling.
+        single: Whether each value is of one sample, and so 0 or 1.
+
+    Example:
+        >>> find_score_interval([0.0] * 100, seed=0, single=False)[1] > 0.03
+        True
+    """
+    if single or set(values) in ({0.0}, {1.0}):
+        return clopper_pearson(round(sum(values)), len(values))
+    return bootstrap_mean(values, seed=seed)
+
+
+def find_difference_interval(differences: Sequence[float], *, seed: int) -> Interval:
+    """Interval of a mean difference over problems, each from -1 to 1.
+
+    Where no problem differs, it reaches as far to both sides as the share of problems that differ
+    may, for the reason that `find_score_interval` gives.
+
+    Args:
+        differences: One number for each problem.
+        seed: Of the resampling.
+    """
+    if not any(differences):
+        _, most = clopper_pearson(0, len(differences))
+        return -most, most
+    return bootstrap_mean(differences, seed=seed)
+
+
 def bootstrap_p_value(differences: Sequence[float], *, seed: int) -> float:
     """Two-sided p-value of a mean difference: is it further from 0 than chance would take it?
 

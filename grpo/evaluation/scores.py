@@ -9,7 +9,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from grpo.evaluation.estimators import compute_maj_at_k, compute_pass_at_k, compute_pass_hat_k
-from grpo.evaluation.intervals import bootstrap_mean, clopper_pearson, compute_clustered_se
+from grpo.evaluation.intervals import (
+    compute_clustered_se,
+    find_difference_interval,
+    find_score_interval,
+)
 from grpo.evaluation.record import EvaluationRecord
 from grpo.values import ScoredGroup, ScoredRollout
 from verifiers.maths.canonical import write_canonical
@@ -223,11 +227,7 @@ def _estimate(
 ) -> Estimate:
     values = [estimator(problem, k) for problem in usable]
     single = all(problem.num_samples == 1 for problem in usable)
-    low, high = (
-        clopper_pearson(round(sum(values)), len(values))
-        if single
-        else bootstrap_mean(values, seed=seed)
-    )
+    low, high = find_score_interval(values, seed=seed, single=single)
     at_least, at_most = (
         [estimator(_settle(problem, all_right=right), k) for problem in problems]
         for right in (False, True)
@@ -275,5 +275,5 @@ def compare_pass_at_1(before: SetScore, after: SetScore, *, seed: int) -> Estima
         for p in after.problems
         if p.num_samples and p.problem_id in old
     ]
-    low, high = bootstrap_mean(differences, seed=seed)
+    low, high = find_difference_interval(differences, seed=seed)
     return Estimate(value=_mean(differences), low=low, high=high)

@@ -15,6 +15,7 @@ from grpo.evaluation.intervals import (
     clopper_pearson,
     compute_clustered_se,
     compute_sign_test,
+    find_difference_interval,
 )
 from grpo.evaluation.scores import score_set
 from grpo.values import Rollout, ScoredGroup, ScoredRollout
@@ -108,6 +109,21 @@ def make_group(name, *members, verifier="math@1"):
             for member, (status, extracted) in enumerate(members)
         ),
     )
+
+
+@pytest.mark.parametrize(("status", "value"), [(WRONG, 0.0), (RIGHT, 1.0)])
+def test_a_score_without_spread_is_not_taken_for_sure(status, value):
+    groups = [make_group(f"p{i}", *[(status, "1")] * 4) for i in range(100)]
+    estimate = score_set("s", groups, num_samples=4, ks=(1, 4), seed=0).pass_at_k[1]
+    assert estimate.value == value
+    # The rule of three, as exactly as Clopper and Pearson have it: 1 - 0.025 ** (1 / 100).
+    assert estimate.high - estimate.low == pytest.approx(1 - 0.025**0.01, abs=1e-9)
+    assert value in (estimate.low, estimate.high)
+
+
+def test_problems_that_all_score_the_same_twice_may_differ_elsewhere():
+    low, high = find_difference_interval([0.0] * 100, seed=0)
+    assert (-low, high) == pytest.approx((1 - 0.025**0.01,) * 2, abs=1e-9)
 
 
 def test_wrong_answers_vote_in_one_spelling_and_right_ones_together():
