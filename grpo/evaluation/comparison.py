@@ -15,6 +15,9 @@ from grpo.evaluation.record import describe_difference
 from grpo.evaluation.scores import ESTIMATORS, EvaluationResult, ProblemScore, SetScore
 from verifiers.errors import UserError
 
+# With fewer, a model that only got surer of what it could do looks as if it could do more.
+_MANY_SAMPLES = 16
+
 
 class Difference(BaseModel):
     """The mean over problems of the second score less the first."""
@@ -59,6 +62,8 @@ class SetComparison(BaseModel):
         if len(self.pass_at_k) == 1:
             return "one sample a problem says nothing of what more samples would find"
         k = max(self.pass_at_k)
+        if first.low > 0 and last.low > 0 and k < _MANY_SAMPLES:
+            return f"better with one sample and with {k}; more would tell sharpened from widened"
         if first.low > 0 and last.low > 0:
             return f"widened: also with {k} samples more problems are solved than before"
         if first.low > 0:

@@ -12,6 +12,8 @@ from grpo.seeding import make_numpy_random
 
 Interval = tuple[float, float]
 _RESAMPLES = 10_000
+_MIN_SPREAD = 5
+_ROUNDING = 1e-9
 
 
 def bootstrap_mean(values: Sequence[float], *, seed: int, confidence: float = 0.95) -> Interval:
@@ -32,9 +34,9 @@ def bootstrap_mean(values: Sequence[float], *, seed: int, confidence: float = 0.
 def find_score_interval(values: Sequence[float], *, seed: int, single: bool) -> Interval:
     """Interval of a mean over problems of values from 0 to 1.
 
-    Resampling sees no spread where all values are 0 or all are 1, and would be sure of the mean.
-    Then, as with one sample a problem, the interval is Clopper and Pearson's: a mean is at most the
-    chance of a value above 0, so what it rules out for that chance is ruled out for the mean.
+    Resampling is too sure where nearly all values are 0, or nearly all are 1: it sees no spread.
+    Then, as with one sample a problem, the interval is Clopper and Pearson's of the sum. It is wide
+    enough for any values, since none of the same mean spread more than 0 and 1 do.
 
     Args:
         values: One number for each problem.
@@ -42,19 +44,24 @@ def find_score_interval(values: Sequence[float], *, seed: int, single: bool) -> 
         single: Whether each value is of one sample, and so 0 or 1.
 
     Example:
-        >>> find_score_interval([0.0] * 100, seed=0, single=False)[1] > 0.03
-        True
+        >>> low, high = find_score_interval([0.0] * 100, seed=0, single=False)
+        >>> round(low, 3), round(high, 3)
+        (0.0, 0.036)
     """
-    if single or set(values) in ({0.0}, {1.0}):
-        return clopper_pearson(round(sum(values)), len(values))
-    return bootstrap_mean(values, seed=seed)
+    num_spread = min(sum(value != end for value in values) for end in (0.0, 1.0))
+    if not single and num_spread >= _MIN_SPREAD:
+        return bootstrap_mean(values, seed=seed)
+    total = math.fsum(values)
+    low, _ = clopper_pearson(math.floor(total + _ROUNDING), len(values))
+    _, high = clopper_pearson(math.ceil(total - _ROUNDING), len(values))
+    return low, high
 
 
 def find_difference_interval(differences: Sequence[float], *, seed: int) -> Interval:
     """Interval of a mean difference over problems, each from -1 to 1.
 
-    Where no problem differs, it reaches as far to both sides as the share of problems that differ
-    may, for the reason that `find_score_interval` gives.
+    Where no problem differs, resampling would be sure that none ever does; the interval then
+    reaches as far to both sides as the share of problems that differ may.
 
     Args:
         differences: One number for each problem.

@@ -89,16 +89,17 @@ def test_flips_in_both_directions_are_named():
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "word"),
+    ("first", "second", "num_samples", "word"),
     [
-        ([1] * 20, [4] * 20, "sharpened"),
-        ([0, 1] * 10, [3, 4] * 10, "widened"),
-        ([3] * 20, [1] * 20, "worse"),
-        ([2, 1] * 10, [2, 1] * 10, "no difference"),
+        ([1] * 20, [4] * 20, 4, "sharpened"),
+        ([0, 1] * 10, [12, 16] * 10, 16, "widened"),
+        ([0, 1] * 10, [3, 4] * 10, 4, "more would tell"),
+        ([3] * 20, [1] * 20, 4, "worse"),
+        ([2, 1] * 10, [2, 1] * 10, 4, "no difference"),
     ],
 )
-def test_the_curves_are_read_as_sharpened_or_widened(first, second, word):
-    assert word in compare(first, second, num_samples=4).reading
+def test_the_curves_are_read_as_sharpened_or_widened(first, second, num_samples, word):
+    assert word in compare(first, second, num_samples=num_samples).reading
 
 
 def test_problems_without_enough_verified_samples_are_left_out_and_counted():

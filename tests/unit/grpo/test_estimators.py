@@ -16,6 +16,7 @@ from grpo.evaluation.intervals import (
     compute_clustered_se,
     compute_sign_test,
     find_difference_interval,
+    find_score_interval,
 )
 from grpo.evaluation.scores import score_set
 from grpo.values import Rollout, ScoredGroup, ScoredRollout
@@ -119,6 +120,14 @@ def test_a_score_without_spread_is_not_taken_for_sure(status, value):
     # The rule of three, as exactly as Clopper and Pearson have it: 1 - 0.025 ** (1 / 100).
     assert estimate.high - estimate.low == pytest.approx(1 - 0.025**0.01, abs=1e-9)
     assert value in (estimate.low, estimate.high)
+
+
+def test_a_score_that_hangs_on_a_few_problems_is_not_resampled():
+    few = [0.999, 0.999, *[1.0] * 98]
+    low, high = find_score_interval(few, seed=0, single=False)
+    assert (low, high) == (clopper_pearson(99, 100)[0], 1.0)
+    many = [0.25] * 5 + [1.0] * 95
+    assert find_score_interval(many, seed=0, single=False) == bootstrap_mean(many, seed=0)
 
 
 def test_problems_that_all_score_the_same_twice_may_differ_elsewhere():
