@@ -80,8 +80,8 @@ def test_finished_runs_become_rows_with_intervals_and_a_mean(tmp_path):
     assert done.stdout.splitlines() == [
         "| `loss_type` | seed | maths before | maths after 40 steps |",
         "| --- | --- | --- | --- |",
-        "| `dapo` | 0 | 0.250 [0.250, 0.250] | 1.000 [1.000, 1.000] |",
-        "| `dapo` | 1 | 0.250 [0.250, 0.250] | 0.500 [0.500, 0.500] |",
+        "| `dapo` | 0 | 0.250 [0.000, 0.906] | 1.000 [0.292, 1.000] |",
+        "| `dapo` | 1 | 0.250 [0.000, 0.906] | 0.500 [0.008, 0.992] |",
         "| `dapo` | mean of 2 | 0.250 | 0.750 |",
     ]
 
