@@ -172,7 +172,7 @@ def test_one_prompt_from_recipe_to_published_weights(config, prepared, machinery
     # 10. Published weights: the engine's greedy tokens and log-probabilities are the new policy's.
     probe = (*prompt_ids, *group.members[0].rollout.completion_ids)
     before = machinery.pool.score(probe, len(prompt_ids))[0]
-    push = make_publisher(config, machinery).publish(1, probe)
+    push = make_publisher(config, prepared, machinery).publish(1, probe)
     assert push["push/probe_logprob_difference"] < 1e-4
     with torch.no_grad():
         ours = logprobs_of(model, prompt_ids, probe[len(prompt_ids) :])

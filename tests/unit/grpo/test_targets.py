@@ -36,7 +36,7 @@ def make_adapter(base: Path, folder: Path, **changes) -> torch.nn.Module:
         for name, weight in model.named_parameters():
             if "lora_" in name:
                 torch.nn.init.normal_(weight, std=0.1)
-    model.save_pretrained(folder)
+    model.save_pretrained(str(folder))
     return model.merge_and_unload()
 
 

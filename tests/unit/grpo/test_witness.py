@@ -4,6 +4,7 @@ import pytest
 
 from grpo.learner.guard import Guard
 from grpo.learner.invariants import InvariantBroken
+from grpo.learner.options import OnBreach
 from grpo.values import Rollout, SamplingOptions
 from grpo.witness import NUM_TOKENS, SamplerWitness
 
@@ -45,7 +46,7 @@ def draw(logprob):
     )
 
 
-def make_witness(*logprobs, on_breach="stop"):
+def make_witness(*logprobs, on_breach: OnBreach = "stop"):
     engines = Engines(logprobs)
     return engines, SamplerWitness(
         scorer=Learner(),
