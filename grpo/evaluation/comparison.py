@@ -148,7 +148,9 @@ def compare_sets(first: SetScore, second: SetScore, *, seed: int) -> SetComparis
 def describe_flips(comparison: SetComparison) -> list[str]:
     """Problems gained and lost, and what the curves say."""
     gained, lost = len(comparison.gained), len(comparison.lost)
-    flips = f"{gained} problems gained, {lost} lost (sign test p = {comparison.flips_p_value:.4f})"
+    p_value = comparison.flips_p_value
+    shown = "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.4f}"
+    flips = f"{gained} problems gained, {lost} lost (sign test, {shown})"
     lines = [f"{comparison.name}: {flips}; {comparison.reading}"]
     if comparison.num_left_out:
         lines.append(f"{comparison.name}: {comparison.num_left_out} problems are in no difference")
