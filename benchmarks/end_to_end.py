@@ -1,7 +1,10 @@
-"""Whole training steps: ahead of learning beside in turns, and beside TRL's trainer.
+"""Whole training steps: sampled ahead and in turns, with verdicts beside, and beside TRL's.
 
-.venv/bin/python benchmarks/end_to_end.py staleness
-.venv/bin/python benchmarks/end_to_end.py trl --trl-python path/to/venv/bin/python
+    .venv/bin/python benchmarks/end_to_end.py staleness
+    .venv/bin/python benchmarks/end_to_end.py verification
+    .venv/bin/python benchmarks/end_to_end.py trl --trl-python path/to/venv/bin/python
+
+Every run is the command itself, in processes of its own, its clock started after some steps.
 """
 
 from __future__ import annotations
@@ -42,12 +45,13 @@ class Measured:
     wall: float
     cpu: float
     summary: dict[str, Any]
+    rows: list[dict[str, Any]]
 
 
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("staleness", "trl"))
+    parser.add_argument("part", choices=("staleness", "verification", "trl"))
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--trl-python", help="of an environment that has TRL and vLLM")
@@ -56,6 +60,8 @@ def main() -> None:
         if not args.trl_python:
             parser.error("--trl-python is missing: a Python that can import trl and vllm")
         compare_with_trl(args.trl_python, args.pairs, args.steps)
+    elif args.part == "verification":
+        show_verification(args.steps)
     else:
         compare_staleness(args.pairs, args.steps)
 
@@ -92,36 +98,51 @@ def compare_staleness(pairs: int, steps: int) -> None:
     print(f"\nSteps/hour, 1 by 0: {show_ratios(ratios)}")
 
 
+def show_verification(steps: int) -> None:
+    """How much of the verdicts' time a step waits for: code and maths of the quickstart."""
+    rows = train(steps, "evaluation.data=[]", "save_steps=0").rows[WARM_UP:]
+    spent, tail, whole = (
+        statistics.fmean(row[name] for row in rows)
+        for name in ("verification/seconds", "time/verification_tail", "time/step")
+    )
+    print(f"\nQuickstart, {len(rows)} steps of {PROMPTS * GENERATIONS} verdicts, seconds a step")
+    print("| whole step | all verdicts | waited for the last | hidden |")
+    print("| ---: | ---: | ---: | ---: |")
+    print(f"| {whole:.2f} | {spent:.3f} | {tail:.3f} | {1 - tail / spent:.0%} |")
+
+
 def compare_with_trl(python: str, pairs: int, steps: int) -> None:
     """A step here and a step of TRL 1.16 with vLLM colocated: same model, data, batch, update."""
+    same = (
+        f"data=[{{path: {MATHS}, name: maths}}]",
+        "evaluation.data=[]",
+        "save_steps=0",
+        # As there: groups without a signal stay in the batch.
+        "dynamic_sampling=off",
+        "warmup_steps=0",
+    )
     ours: list[Measured] = []
+    ahead: list[Measured] = []
     theirs: list[Measured] = []
     for _ in range(pairs):
-        ours.append(
-            train(
-                steps,
-                f"data=[{{path: {MATHS}, name: maths}}]",
-                "evaluation.data=[]",
-                "save_steps=0",
-                # As there: groups without a signal stay in the batch.
-                "dynamic_sampling=off",
-                "warmup_steps=0",
-            )
-        )
+        ours.append(train(steps, *same))
         theirs.append(train_with_trl(python, steps))
+        ahead.append(train(steps, *same, "max_staleness=1"))
     print(
         f"\nOne step: {PROMPTS} prompts, {GENERATIONS} completions of at most {TOKENS} tokens, "
         f"{pairs} pairs of runs"
     )
     print("| | wall seconds | CPU seconds |\n| --- | ---: | ---: |")
-    for name, found in (("verigrad", ours), ("TRL", theirs)):
+    sides = (("verigrad", ours), ("verigrad, max_staleness 1", ahead), ("TRL", theirs))
+    for name, found in sides:
         wall, cpu = (statistics.median(getattr(r, kind) for r in found) for kind in ("wall", "cpu"))
         print(f"| {name} | {wall:.2f} | {cpu:.2f} |")
-    cells = [
-        show_ratios([getattr(t, k) / getattr(o, k) for o, t in zip(ours, theirs, strict=True)])
-        for k in ("wall", "cpu")
-    ]
-    print(f"| ratio of the pairs | {cells[0]} | {cells[1]} |")
+    for name, found in sides[:2]:
+        cells = [
+            show_ratios([getattr(t, k) / getattr(o, k) for o, t in zip(found, theirs, strict=True)])
+            for k in ("wall", "cpu")
+        ]
+        print(f"| TRL by {name} | {cells[0]} | {cells[1]} |")
 
 
 def train(steps: int, *overrides: str, pin: dict[str, int] | None = None) -> Measured:
@@ -148,10 +169,15 @@ def train(steps: int, *overrides: str, pin: dict[str, int] | None = None) -> Mea
             if line.startswith(f"step {steps}/"):
                 end = read_clocks(process.pid)
         assert process.wait() == 0, "the run failed"
-        summary = json.loads((Path(folder) / "quickstart" / "summary.json").read_text())
+        done = Path(folder) / "quickstart"
+        summary = json.loads((done / "summary.json").read_text())
+        rows = [json.loads(line) for line in (done / "metrics.jsonl").read_text().splitlines()]
     counted = steps - WARM_UP
     return Measured(
-        wall=(end[0] - begin[0]) / counted, cpu=(end[1] - begin[1]) / counted, summary=summary
+        wall=(end[0] - begin[0]) / counted,
+        cpu=(end[1] - begin[1]) / counted,
+        summary=summary,
+        rows=rows,
     )
 
 
@@ -175,7 +201,7 @@ def train_with_trl(python: str, steps: int) -> Measured:
     report = json.loads(done.stdout.splitlines()[-1])
     counted = report["steps"][WARM_UP - 1 :]
     wall, cpu = (statistics.fmean(step[kind] for step in counted) for kind in ("wall", "cpu"))
-    return Measured(wall=wall, cpu=cpu, summary=report)
+    return Measured(wall=wall, cpu=cpu, summary=report, rows=[])
 
 
 def find_processes(parent: int) -> list[psutil.Process]:

@@ -111,6 +111,7 @@ def compute_timing_metrics(
         metrics["tokens_per_second"] = num_tokens / generating
     if verifying := sum(s.end - s.begin for s in times.spans if s.track == VERIFIER_TRACK):
         hidden = 1 - times.total("verification_tail") / verifying
+        metrics["verification/seconds"] = verifying
         metrics["verification/hidden_fraction"] = max(0.0, hidden)
     return metrics
 
