@@ -36,6 +36,7 @@ ENGINE, RANK = "ray::EngineActor", "ray::LearnerRank"
 WARM_UP = 4
 PROMPTS, GENERATIONS, TOKENS, LEARNING_RATE = 16, 8, 32, 2e-4
 MATHS = "datasets/quickstart_maths/train.jsonl"
+HELD_OUT = "datasets/quickstart_maths/heldout.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,14 +77,21 @@ def compare_staleness(pairs: int, steps: int) -> None:
                     steps,
                     f"max_staleness={staleness}",
                     f"seed={index}",
-                    # An update then takes as long as the completions of a step.
-                    "num_iterations=2",
+                    f"data=[{{path: {MATHS}, name: maths}}]",
+                    f"evaluation.data=[{{path: {HELD_OUT}, name: sums}}]",
+                    "save_steps=0",
+                    # Large enough that a step is an update and the completions for it, of about
+                    # the same length, and little else.
+                    "prompts_per_step=48",
                     "rollout.num_threads=1",
                     "learner.num_threads=1",
                     pin={ENGINE: 0, RANK: 1},
                 )
             )
-    print(f"\nQuickstart, {steps} steps, engine and learner on a core each, {pairs} pairs of runs")
+    print(
+        f"\nSums, {steps} steps of 48 prompts, engine and learner on a core each, {pairs} pairs of "
+        "runs"
+    )
     print("| max_staleness | steps/hour | engine works | learner works | held-out pass@1 |")
     print("| ---: | ---: | ---: | ---: | --- |")
     for staleness, found in runs.items():
