@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
 import yaml
@@ -16,6 +17,8 @@ from grpo.checkpoints import list_checkpoints, verify_checkpoint
 from grpo.config.schema import RunConfig
 from grpo.paths import find_model
 from grpo.replay import replay_step
+from grpo.waits import WORKERS
+from tests.trace_schema import SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 4
@@ -224,3 +227,23 @@ def test_eval_of_a_checkpoint_repeats_the_runs_own_score(verigrad, short_run, tm
     expected = json.loads((short_run.folder / "evaluations/step-000004.json").read_text())
     assert json.loads(done.stdout)["sets"] == expected["sets"]
     assert (tmp_path / "scores/evaluation.json").is_file()
+
+
+def test_each_steps_trace_opens_in_perfetto_and_its_times_add_up(short_run):
+    for row in short_run.metrics:
+        file = short_run.folder / f"traces/step-{row['step']:06d}.json"
+        trace = json.loads(file.read_text())
+        jsonschema.validate(trace, SCHEMA)
+        whole = row["time/step"]
+        slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        assert sum(event["dur"] for event in slices) / 1e6 == pytest.approx(
+            whole - row["time/loop_overhead"], rel=0.02
+        )
+        for worker in WORKERS:
+            waits = [v for name, v in row.items() if name.startswith(f"waits/{worker}/")]
+            assert sum(waits) == pytest.approx(whole, rel=0.02)
+    summary = json.loads((short_run.folder / "summary.json").read_text())
+    walls = sum(row["time/step"] for row in short_run.metrics)
+    assert summary["step_seconds"]["step"] == pytest.approx(walls, rel=0.02)
+    first, second, *_ = short_run.metrics
+    assert second["time"] - first["time"] == pytest.approx(second["time/step"], rel=0.02, abs=0.02)

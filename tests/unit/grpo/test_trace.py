@@ -15,48 +15,9 @@ from grpo.timing import LOOP, Sample, Span, StepTimes, Timeline
 from grpo.trace import make_chrome_trace
 from grpo.values import FinishReason, Rollout, ScoredGroup, ScoredRollout
 from grpo.waits import CAUSES, OWNERS, VERIFIER_TRACK, WORKED, WORKERS, advise, compute_waits
+from tests.trace_schema import SCHEMA
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
-
-# The Trace Event Format, as far as it is used here: phases, and what each must have.
-_COMMON = {
-    "name": {"type": "string"},
-    "pid": {"type": "integer"},
-    "tid": {"type": "integer"},
-    "ts": {"type": "number", "minimum": 0},
-}
-
-
-def _event(phase, required, **properties):
-    return {
-        "properties": {"ph": {"const": phase}, **_COMMON, **properties},
-        "required": ["ph", "name", "pid", *required],
-    }
-
-
-SCHEMA = {
-    "type": "object",
-    "required": ["traceEvents"],
-    "properties": {
-        "displayTimeUnit": {"enum": ["ms", "ns"]},
-        "traceEvents": {
-            "type": "array",
-            "items": {
-                "oneOf": [
-                    _event("M", ["tid", "args"], args={"required": ["name"]}),
-                    _event("X", ["tid", "ts", "dur"], dur={"type": "number", "minimum": 0}),
-                    _event("b", ["id", "cat", "ts"]),
-                    _event("e", ["id", "cat", "ts"]),
-                    _event(
-                        "C",
-                        ["ts", "args"],
-                        args={"additionalProperties": {"type": "number"}},
-                    ),
-                ]
-            },
-        },
-    },
-}
 
 
 def span(track, name, begin, end):
