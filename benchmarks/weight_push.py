@@ -129,12 +129,14 @@ def measure_pushes(folder: str, tensors: list[Any], repeats: int) -> None:
     plain = PlainPush(tensors)
     found: dict[str, list[float]] = {}
     pauses: list[float] = []
+    fetches: dict[str, float] = {}
     for turn in range(repeats + 1):
         row: dict[str, float] = {}
         for name, sender in senders.items():
             started = time.perf_counter()
             (push,) = pool.publish(turn + 1, sender.send(tensors))
             row[name] = time.perf_counter() - started
+            fetches[name] = push.fetch_seconds
             if name == "shared_memory":
                 pauses.append(push.pause_seconds)
             pool.forget_weights()
@@ -148,7 +150,8 @@ def measure_pushes(folder: str, tensors: list[Any], repeats: int) -> None:
     # The first turn fills caches and buffers.
     medians = {name: statistics.median(seconds[1:]) for name, seconds in found.items()}
     for name, seconds in medians.items():
-        print(f"{name:24} {seconds:.3f} s")
+        fetch = f", fetched in {fetches[name]:.3f} s the last time" if name in fetches else ""
+        print(f"{name:24} {seconds:.3f} s{fetch}")
     pause = statistics.median(pauses[1:])
     print(f"engine pause {pause:.3f} s, {pause / medians['reload alone']:.2f} x the reload alone")
     gain = medians["plain object-store push"] / medians["shared_memory"]

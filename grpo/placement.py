@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -19,7 +18,6 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from grpo.placement_plan import PlacementPlan, Resources, describe_resources, find_misfit
 from verifiers.errors import UserError
 
-_LOOK_EVERY_S = 1.0
 # What Ray may take to set aside what there is.
 _SCHEDULING_S = 30.0
 _CURE = (
@@ -89,15 +87,11 @@ class PlacementHolder:
             ),
         }
 
-    def await_engine_place(self, index: int, is_over: Callable[[], bool]) -> None:
-        """Wait until the bundle of an engine is on a living node.
-
-        Args:
-            index: Of the engine.
-            is_over: Asked now and then; true ends the wait.
-        """
-        while not is_over() and not self._has_place(index):
-            time.sleep(_LOOK_EVERY_S)
+    def has_engine_place(self, index: int) -> bool:
+        """Whether the bundle of an engine is on a living node."""
+        group, bundle = self.plan.engine_seats[index]
+        node = placement_group_table(self._groups[group])["bundles_to_node_id"].get(bundle)
+        return any(node == known["NodeID"] and known["Alive"] for known in ray.nodes())
 
     def release(self) -> None:
         """Give everything back. Calling it twice is harmless."""
@@ -105,14 +99,9 @@ class PlacementHolder:
             remove_placement_group(group)
         self._groups = []
 
-    def _has_place(self, engine: int) -> bool:
-        group, bundle = self.plan.engine_seats[engine]
-        node = placement_group_table(self._groups[group])["bundles_to_node_id"].get(bundle)
-        return any(node == known["NodeID"] and known["Alive"] for known in ray.nodes())
-
     def _describe(self, nodes: Sequence[Resources]) -> str:
         return (
             f"The cluster cannot hold placement={self.plan.placement}. It asks for "
-            f"{describe_resources(self.plan.bundles)}; there are {len(nodes)} nodes with "
+            f"{describe_resources(self.plan.bundles)}; its nodes are "
             f"{describe_resources(nodes)}"
         )

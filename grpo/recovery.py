@@ -75,11 +75,24 @@ class LearnerRecovery:
     def recover(self, progress: Progress, error: LearnerLost) -> None:
         """Have a learner again, and set the run's progress back to what it holds.
 
+        One that dies again while it starts is started once more: Ray notices late that a node is
+        lost, and until then places new actors there.
+
         Raises:
-            LearnerLost: It was restarted too often, or dies again while it starts.
+            LearnerLost: It was restarted too often.
         """
-        if not self._budget.take():
-            raise error
+        # The step in hand is made again too.
+        in_hand = 1
+        while self._budget.take():
+            try:
+                self._go_back(progress, error, in_hand)
+            except LearnerLost as again:
+                error, in_hand = again, 0
+            else:
+                return
+        raise error
+
+    def _go_back(self, progress: Progress, error: LearnerLost, in_hand: int) -> None:
         self._settle()
         checkpoint = latest_checkpoint(self._directory.checkpoints, self._warn)
         target = read_progress(checkpoint) if checkpoint else Progress()
@@ -89,17 +102,16 @@ class LearnerRecovery:
                 worker="learner",
                 cause=str(error),
                 action=f"restarted from step {target.step}",
-                # The step in hand is made again too.
-                num_redone=progress.step + 1 - target.step,
+                num_redone=progress.step + in_hand - target.step,
                 stack=error.stack,
             )
         )
+        progress.step, progress.policy_version = target.step, target.policy_version
+        progress.num_drawn = target.num_drawn
         self._ledger.restore({})
         self._learner.restart(self._start_timeout_s)
         if checkpoint:
             restore_parts(checkpoint, {"ledger": self._ledger})
             self._learner.load(checkpoint)
-        progress.step, progress.policy_version = target.step, target.policy_version
-        progress.num_drawn = target.num_drawn
         self._publisher.publish(progress.policy_version, self._probe)
         self._directory.forget_after(progress.step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,9 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from grpo.rollout.errors import EngineDied, EngineFailed, EngineStalled, RolloutError
 from verifiers.errors import UserError
+
+# How often one that waits for an engine to start sees whether it has a place to start in.
+PLACE_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,28 @@ class EngineHandle:
         except RayError as error:
             # Its process died, or the answer was lost with the node.
             raise EngineDied(f"{self.name} died while {doing}. {error}") from error
+
+    def await_ready(self, *, timeout_s: float, has_place: Callable[[], bool]) -> None:
+        """Wait until a new engine is up.
+
+        Args:
+            timeout_s: Longest wait, not counting the time without a place.
+            has_place: Whether there is a node for it to start on.
+
+        Raises:
+            RolloutError: It died, failed or did not start in time.
+            UserError: It was asked for something that is not there.
+        """
+        ready = self.actor.wait_ready.remote()
+        since = time.monotonic()
+        while time.monotonic() < since + timeout_s:
+            done, _ = ray.wait([ready], timeout=PLACE_EVERY_S)
+            if done:
+                self.get(ready, timeout_s=timeout_s, doing="starting")
+                return
+            if not has_place():
+                since = time.monotonic()
+        raise EngineStalled(f"{self.name} did not finish within {timeout_s:.0f} s while starting.")
 
     def _translate(self, error: RayTaskError, doing: str) -> Exception:
         cause = error.cause

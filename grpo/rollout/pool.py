@@ -39,8 +39,8 @@ def _no_options(_: int) -> Mapping[str, Any]:
     return {}
 
 
-def _anywhere(_: int, __: Callable[[], bool]) -> None:
-    return
+def _anywhere(_: int) -> bool:
+    return True
 
 
 class RolloutPool:
@@ -60,8 +60,8 @@ class RolloutPool:
         note: Told what was lost, and what was done about it.
         timeline: Told when each engine worked; None keeps no record.
         actor_options: Ray's options for the actor of each engine, such as `scheduling_strategy`.
-        await_place: Waits until an engine that was lost has a place again, or until its second
-            argument says that it is over.
+        has_place: Whether there is a node for an engine; one without waits, and the pool goes on
+            without it.
         build_engine: Makes the engine inside its actor.
     """
 
@@ -78,7 +78,7 @@ class RolloutPool:
         note: NoteIncident = ignore_incident,
         timeline: Timeline | None = None,
         actor_options: Callable[[int], Mapping[str, Any]] = _no_options,
-        await_place: Callable[[int, Callable[[], bool]], None] = _anywhere,
+        has_place: Callable[[int], bool] = _anywhere,
         build_engine: BuildEngine = build_vllm_engine,
     ) -> None:
         self._options = resolve_options(
@@ -94,7 +94,7 @@ class RolloutPool:
         self._engines = Supervisor(
             num_engines=num_engines,
             spawn=self._spawn,
-            await_place=await_place,
+            has_place=has_place,
             policy_version=policy_version,
             start_timeout_s=start_timeout_s,
             push_timeout_s=push_timeout_s,

@@ -53,8 +53,7 @@ class Supervisor:
     Args:
         num_engines: How many.
         spawn: Makes the actor of an engine, without waiting for it.
-        await_place: Waits until there is a node for an engine, or until its second argument is
-            true.
+        has_place: Whether there is a node for an engine.
         policy_version: Version of the policy that engines start with.
         start_timeout_s: Longest time until an engine is up.
         push_timeout_s: Longest time for a push of weights.
@@ -67,7 +66,7 @@ class Supervisor:
         *,
         num_engines: int,
         spawn: Callable[[int], Any],
-        await_place: Callable[[int, Callable[[], bool]], None],
+        has_place: Callable[[int], bool],
         policy_version: int,
         start_timeout_s: float,
         push_timeout_s: float,
@@ -76,7 +75,7 @@ class Supervisor:
     ) -> None:
         self._num_engines = num_engines
         self._spawn = spawn
-        self._await_place = await_place
+        self._has_place = has_place
         self._start_timeout_s = start_timeout_s
         self._push_timeout_s = push_timeout_s
         self._max_restarts = max_restarts
@@ -301,11 +300,11 @@ class Supervisor:
 
     def _revive(self, slot: _Slot, handle: EngineHandle) -> None:
         """Wait for a new engine and give it the pool's weights."""
-        # One whose node is lost waits for another, and the pool goes on without it.
-        self._await_place(handle.index, lambda: self._closed)
         try:
-            handle.get(
-                handle.actor.wait_ready.remote(), timeout_s=self._start_timeout_s, doing="starting"
+            # One whose node is lost waits for another, and the pool goes on without it.
+            handle.await_ready(
+                timeout_s=self._start_timeout_s,
+                has_place=lambda: self._has_place(handle.index),
             )
             with self._weights_lock:
                 version, payload = self._weights

@@ -59,7 +59,7 @@ class Machinery:
             note=note,
             timeline=timeline,
             actor_options=self.placement.engine_options,
-            await_place=self.placement.await_engine_place,
+            has_place=self.placement.has_engine_place,
         )
         self.fleet = VerifierFleet(
             specs=prepared.inputs.verifier_options,

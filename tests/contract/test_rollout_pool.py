@@ -15,6 +15,7 @@ import pytest
 import ray
 import torch
 
+from grpo.rollout import handles as handles_module
 from grpo.rollout import stream as stream_module
 from grpo.rollout import supervisor as supervisor_module
 from grpo.rollout.engine import build_vllm_engine
@@ -551,35 +552,58 @@ def test_the_only_engine_comes_back_with_the_pools_weights(tiny_policy, tensors)
         pool.close()
 
 
-def test_an_engine_whose_node_is_lost_waits_for_a_place_and_the_pool_goes_on(tiny_policy):
-    place_found = threading.Event()
+@pytest.mark.long
+def test_an_engine_whose_node_is_lost_waits_for_a_place_and_the_pool_goes_on(
+    tiny_policy, monkeypatch
+):
+    asked = []
 
-    def await_place(index, is_over):
-        assert index == 0
-        while not is_over() and not place_found.wait(0.05):
-            pass
+    def has_place(index):
+        asked.append(index)
+        return len(asked) > 3
 
-    pool = start_scripted(str(tiny_policy(tied=True)), num_engines=2, await_place=await_place)
+    # An actor that asks for what this cluster lacks waits like one whose node is lost.
+    lacking = [False]
+    incidents = []
+    monkeypatch.setattr(handles_module, "PLACE_EVERY_S", 0.2)
+    pool = start_scripted(
+        str(tiny_policy(tied=True)),
+        num_engines=2,
+        has_place=has_place,
+        start_timeout_s=20.0,
+        actor_options=lambda index: {"resources": {"lacking": 1}} if lacking[0] else {},
+        note=incidents.append,
+        max_restarts=1,
+    )
     try:
         pool.wait_ready()
+        pool._engines._start_timeout_s = 0.3
+        lacking[0] = True
         kill_engine(pool)
         assert len(list(pool.generate(make_requests(4, 4), SAMPLED))) == 16
         assert set(pool._engines.serving()) == {1}
-        place_found.set()
-        while len(pool._engines.serving()) < 2:
+        # From the fourth look on it has a place and still does not come up.
+        while len(incidents) < 2:
             time.sleep(0.05)
+        assert asked[:4] == [0] * 4
+        assert incidents[0].action == "restarted"
+        assert "did not finish within" in incidents[1].cause
     finally:
         pool.close()
 
 
-@pytest.mark.parametrize(("seed", "remembers"), [(0, True), (FORGETFUL, False)])
-def test_engines_sleep_and_wake_up(tiny_policy, seed, remembers):
-    pool = start_scripted(str(tiny_policy(tied=True)), seed=seed)
+def test_engines_sleep_and_wake_up(scripted_pool):
+    assert scripted_pool.sleep(), "they keep their weights"
+    scripted_pool.wake()
+    assert len(list(scripted_pool.generate(make_requests(1, 2), SAMPLED))) == 2
+
+
+@pytest.mark.long
+def test_engines_that_forget_their_weights_say_so(tiny_policy):
+    pool = start_scripted(str(tiny_policy(tied=True)), seed=FORGETFUL)
     try:
         pool.wait_ready()
-        assert pool.sleep() is remembers
-        pool.wake()
-        assert len(list(pool.generate(make_requests(1, 2), SAMPLED))) == 2
+        assert not pool.sleep()
     finally:
         pool.close()
 

@@ -43,6 +43,21 @@ def test_the_table_of_evaluation(data_dir):
     assert all(int(row[-1]) == 0 for row in rows)
 
 
+@pytest.mark.long
+def test_the_cost_of_a_push():
+    done = subprocess.run(
+        [sys.executable, "benchmarks/weight_push.py", "--repeats", "1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in ("shared_memory", "object", "gloo"):
+        assert f"{name:14} " in done.stdout
+    assert "x the reload alone" in done.stdout
+    assert "x as fast as a plain one" in done.stdout
+
+
 @pytest.mark.parametrize("script", ["verifiers.py", "sandbox.py", "evaluate.py"])
 def test_a_folder_that_is_not_there_is_named(script):
     done = subprocess.run(

@@ -103,6 +103,26 @@ def test_restarts_are_bounded(directory):
         recovery.recover(Progress(), LearnerDied("second"))
 
 
+def test_a_learner_that_dies_again_while_it_starts_is_started_once_more(directory):
+    class Dying(FakeLearner):
+        def restart(self, timeout_s):
+            super().restart(timeout_s)
+            if len(self.events) < 3:
+                raise LearnerDied("its node has died")
+
+    learner, notes = Dying(), []
+    make_recovery(directory, learner, notes, max_restarts=3).recover(
+        Progress(step=1), LearnerDied("first")
+    )
+    assert learner.events == ["restart", "restart", "restart", "publish 0"]
+    assert [incident.cause for incident in notes] == ["first", *["its node has died"] * 2]
+    assert [incident.num_redone for incident in notes] == [2, 0, 0], "nothing is counted twice"
+    with pytest.raises(LearnerDied, match="its node has died"):
+        make_recovery(directory, Dying(), [], max_restarts=2).recover(
+            Progress(), LearnerDied("first")
+        )
+
+
 @pytest.fixture
 def full_disk(monkeypatch):
     """The machine says that its disks are full."""
