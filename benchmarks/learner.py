@@ -1,9 +1,10 @@
-"""What the learner costs: an update beside plain torch, memory of the loss, time of a checkpoint.
+"""What learning costs: an update, memory of the loss, a checkpoint, and a whole step beside TRL.
 
-    .venv/bin/python benchmarks/learner.py
+    .venv/bin/python benchmarks/learner.py [update | memory | checkpoint | step] [--trl FOLDER]
 
-Every figure is a ratio of two things measured in turns in this process, or in two processes that
-differ in one thing, so that a busy machine shifts both sides.
+Every figure is a ratio of two things measured in turns in this process, or in processes that
+differ in one thing, so that a busy machine shifts both sides. A whole step needs TRL in a folder of
+its own: pip install --no-deps --target FOLDER trl==1.16.0
 """
 
 from __future__ import annotations
@@ -17,40 +18,32 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 # This folder has a verifiers.py too.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import torch  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM  # noqa: E402
+from transformers import LlamaForCausalLM, Qwen2ForCausalLM  # noqa: E402
 
+from benchmarks.shapes import SMOLLM2, TINY, make_model  # noqa: E402
+from benchmarks.whole_step import Job, time_trl, time_verigrad  # noqa: E402
 from grpo.learner.learner import Learner  # noqa: E402
 from grpo.learner.logprobs import compute_logprobs  # noqa: E402
 from grpo.learner.options import LearnerOptions  # noqa: E402
 from grpo.seeding import seed_everything  # noqa: E402
 from grpo.values import Batch, TrainSample  # noqa: E402
 
-# The shape of SmolLM2-135M; its weights are drawn, which costs the same.
-SMOLLM2 = LlamaConfig(
-    vocab_size=49_152,
-    hidden_size=576,
-    intermediate_size=1536,
-    num_hidden_layers=30,
-    num_attention_heads=9,
-    num_key_value_heads=3,
-    tie_word_embeddings=True,
-    max_position_embeddings=2048,
-)
-TINY = Qwen2Config(
-    vocab_size=128,
-    hidden_size=256,
-    intermediate_size=512,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=512,
-    tie_word_embeddings=True,
+# What TRL's options cost: without a reference and checkpointing, in one pass, and its defaults.
+STEPS = (
+    ("tiny", "tuned", Job(shape="tiny", beta=0.0, accumulation=1, checkpointing=False)),
+    ("tiny", "defaults", Job(shape="tiny", beta=0.04, accumulation=4, checkpointing=True)),
+    (
+        "smollm2",
+        "defaults",
+        Job(shape="smollm2", beta=0.04, accumulation=4, checkpointing=True, warmup=1, steps=2),
+    ),
 )
 PROMPT, COMPLETION, GROUPS, MEMBERS = 4, 32, 16, 8
 LOSS_TOKENS, WIDTH, VOCABULARY = 8 * 1024, 576, 49_152
@@ -59,9 +52,12 @@ LOSS_TOKENS, WIDTH, VOCABULARY = 8 * 1024, 576, 49_152
 def main() -> None:
     """Measure, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="?", choices=("update", "memory", "checkpoint"))
+    parser.add_argument("part", nargs="?", choices=("update", "memory", "checkpoint", "step"))
     parser.add_argument("--pairs", type=int, default=15, help="interleaved pairs of updates")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--trl", type=Path, metavar="FOLDER", help="where TRL was installed to")
+    parser.add_argument("--rounds", type=int, default=2, help="runs of each trainer, in turns")
+    parser.add_argument("--only", choices=("tiny", "smollm2"), help="whole steps of one model")
     parser.add_argument("--loss", choices=("none", "chunked", "full"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -74,7 +70,12 @@ def main() -> None:
         "update": lambda: compare_updates(args.pairs),
         "memory": compare_memory,
         "checkpoint": time_checkpoint,
+        "step": lambda: compare_steps(args),
     }
+    if args.part == "step" and args.trl is None:
+        parser.error("a whole step is compared with TRL's: say where it is with --trl")
+    if args.trl is None:
+        del parts["step"]
     for name in [args.part] if args.part else parts:
         parts[name]()
 
@@ -180,6 +181,35 @@ def time_checkpoint() -> None:
     print(f"| of it on a CPU | {spent[0]:.2f} | {statistics.median(spent):.2f} |")
     print(f"| longest pause meanwhile | {pauses[0]:.2f} | {statistics.median(pauses):.2f} |")
     print(f"| until it is written | {writes[0]:.2f} | {statistics.median(writes):.2f} |")
+
+
+def compare_steps(args: argparse.Namespace) -> None:
+    """Whole steps of both trainers, in turns."""
+    print("\nA whole step, CPU seconds of all processes (wall seconds)")
+    print("| model | TRL's options | verigrad | TRL | TRL / verigrad |")
+    print("| --- | --- | --- | --- | --- |")
+    for shape, options, given in STEPS:
+        if args.only not in {None, shape}:
+            continue
+        job = replace(given, threads=args.threads)
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "model"
+            make_model(model, shape)
+            pairs = [
+                (time_verigrad(model, Path(folder) / str(index), job),
+                 time_trl(model, job, args.trl))
+                for index in range(args.rounds)
+            ]  # fmt: skip
+        ours, theirs = (
+            {clock: statistics.median(pair[side][clock] for pair in pairs) for clock in pairs[0][0]}
+            for side in (0, 1)
+        )
+        ratio = statistics.median(pair[1]["cpu"] / pair[0]["cpu"] for pair in pairs)
+        print(
+            f"| {shape} | {options} | {ours['cpu']:.2f} ({ours['wall']:.2f}) | "
+            f"{theirs['cpu']:.2f} ({theirs['wall']:.2f}) | {ratio:.2f} |",
+            flush=True,
+        )
 
 
 def find_longest_pause(work: Callable[[], object]) -> float:
