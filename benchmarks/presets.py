@@ -138,12 +138,12 @@ def _describe(runs: Sequence[Run], config: str, command: Sequence[str], table: s
         f"{name} {value:.3f} ({where})"
         for name, (value, where) in zip(runs[0].scores, lowest, strict=True)
     ]
-    sizes = [f"{score.num_problems} of {score.name}" for score in last.sets]
+    sizes = [f"{score.num_problems} problems of {score.name}" for score in last.sets]
     return f"""# Presets of the objective
 
 The policy of the quickstart, trained for {runs[0].steps} steps under each `loss_type`
 ([algorithms.md](algorithms.md)) and otherwise as `{config}` says. Held-out pass@1 at temperature
-{last.temperature:g}, {" and ".join(sizes)} problems with {last.sets[0].num_samples} samples each;
+{last.temperature:g}: {" and ".join(sizes)}, {last.sets[0].num_samples} samples each,
 95 % intervals over problems. The lowest at the end: {", ".join(ends)}.
 
 ```console
