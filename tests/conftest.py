@@ -8,10 +8,15 @@ from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 # Before anything imports torch: idle OpenMP threads that spin take the cores from each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# Other processes may have the processors: no example is failed for its time.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 # A shell without job control starts what goes into the background deaf to Ctrl-C, and so would be
 # the commands that are interrupted here.

@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo.algorithms.advantages import (
@@ -47,7 +47,6 @@ def compute(groups, case):
 
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)
-@settings(deadline=None)
 @given(groups=GROUPS)
 def test_shape_is_kept_and_silent_groups_have_no_advantage(case, groups):
     for rewards, advantages in zip(groups, compute(groups, case), strict=True):
@@ -59,7 +58,6 @@ def test_shape_is_kept_and_silent_groups_have_no_advantage(case, groups):
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c[0] not in UNCENTRED], ids="-".join)
-@settings(deadline=None)
 @given(groups=GROUPS)
 def test_every_group_sums_to_zero(case, groups):
     for advantages in compute(groups, case):
@@ -77,7 +75,6 @@ EXCHANGEABLE = [
 
 
 @pytest.mark.parametrize("case", EXCHANGEABLE, ids="-".join)
-@settings(deadline=None)
 @given(groups=GROUPS, seed=st.integers(0, 2**32))
 def test_order_of_members_does_not_matter(case, groups, seed):
     orders = [list(range(len(rewards))) for rewards in groups]
@@ -91,7 +88,6 @@ def test_order_of_members_does_not_matter(case, groups, seed):
 
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)
-@settings(deadline=None)
 @given(groups=GROUPS)
 def test_better_rewards_have_no_smaller_advantages(case, groups):
     for rewards, advantages in zip(groups, compute(groups, case), strict=True):
@@ -106,7 +102,6 @@ def test_better_rewards_have_no_smaller_advantages(case, groups):
         assert ranked == sorted(ranked)
 
 
-@settings(deadline=None)
 @given(
     rewards=st.lists(st.floats(-2, 2).map(lambda x: round(x, 3)), min_size=2, max_size=9),
     shift=st.floats(-5, 5),

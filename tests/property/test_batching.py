@@ -43,7 +43,6 @@ def make_samples(lengths, seed: int = 0) -> list[TrainSample]:
     ]
 
 
-@settings(deadline=None)
 @given(
     lengths=LENGTHS,
     budget=st.integers(21, 200),
@@ -137,7 +136,7 @@ OBJECTIVES = {
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(
     lengths=LENGTHS,
     budget=st.integers(21, 300),

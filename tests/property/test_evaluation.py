@@ -3,14 +3,13 @@ import statistics
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo.evaluation.estimators import compute_maj_at_k, compute_pass_at_k, compute_pass_hat_k
 from grpo.evaluation.intervals import bootstrap_mean, clopper_pearson
 
 
-@settings(deadline=None)  # other tests may have the processors
 @given(st.data())
 def test_estimates_are_means_over_all_subsets(data):
     n = data.draw(st.integers(1, 8))
@@ -23,7 +22,6 @@ def test_estimates_are_means_over_all_subsets(data):
         assert compute(n, c, k) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(deadline=None)  # other tests may have the processors
 @given(st.lists(st.sampled_from(["right", "a", "b", "c", None]), min_size=1, max_size=8), st.data())
 def test_maj_at_k_is_the_mean_over_all_subsets(answers, data):
     k = data.draw(st.integers(1, len(answers)))
@@ -49,7 +47,6 @@ def test_a_k_that_cannot_be_estimated_is_refused(k):
         compute_maj_at_k(1, [2], 1, k)
 
 
-@settings(deadline=None)  # other tests may have the processors
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=40))
 def test_a_bootstrap_interval_holds_its_mean_and_repeats(values):
     low, high = bootstrap_mean(values, seed=0)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo.algorithms.kl import estimate_kl
@@ -40,7 +40,6 @@ def make_tokens(lengths: list[int], seed: int) -> PolicyTokens:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@settings(deadline=None)
 @given(lengths=LENGTHS, seed=st.integers(0, 2**31))
 def test_a_sequence_has_the_same_loss_alone_as_in_company(name, lengths, seed):
     parameters = asdict(Objective(epsilon_high=1.5))
@@ -60,7 +59,6 @@ def test_a_sequence_has_the_same_loss_alone_as_in_company(name, lengths, seed):
         )
 
 
-@settings(deadline=None)
 @given(lengths=LENGTHS, seed=st.integers(0, 2**31))
 def test_clipping_never_lowers_the_loss(lengths, seed):
     tokens = make_tokens(lengths, seed)
@@ -71,7 +69,6 @@ def test_clipping_never_lowers_the_loss(lengths, seed):
     assert (bounded.loss <= clipped.loss + 1e-12).all()
 
 
-@settings(deadline=None)
 @given(lengths=LENGTHS, seed=st.integers(0, 2**31))
 def test_clipped_tokens_and_no_others_lose_their_gradient(lengths, seed):
     tokens = make_tokens(lengths, seed)
@@ -81,7 +78,6 @@ def test_clipped_tokens_and_no_others_lose_their_gradient(lengths, seed):
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@settings(deadline=None)
 @given(lengths=LENGTHS, data=st.data())
 def test_order_and_company_of_sequences_do_not_change_their_weights(reduction, lengths, data):
     groups = [place // 2 for place in range(len(lengths))]
@@ -101,7 +97,6 @@ def test_order_and_company_of_sequences_do_not_change_their_weights(reduction, l
         assert total == pytest.approx(1.0)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**31))
 def test_k3_is_never_negative(seed):
     generator = torch.Generator().manual_seed(seed)
@@ -112,7 +107,6 @@ def test_k3_is_never_negative(seed):
 
 
 @pytest.mark.parametrize("mode", IMPORTANCE_SAMPLING)
-@settings(deadline=None)
 @given(lengths=LENGTHS, seed=st.integers(0, 2**31))
 def test_importance_weights_stay_within_their_bounds_and_are_1_on_policy(mode, lengths, seed):
     tokens = make_tokens(lengths, seed)
@@ -127,7 +121,6 @@ def test_importance_weights_stay_within_their_bounds_and_are_1_on_policy(mode, l
 
 
 @pytest.mark.parametrize("mode", REJECTION_SAMPLING)
-@settings(deadline=None)
 @given(lengths=LENGTHS, seed=st.integers(0, 2**31))
 def test_rejection_keeps_what_is_on_policy_and_whole_sequences(mode, lengths, seed):
     tokens = make_tokens(lengths, seed)

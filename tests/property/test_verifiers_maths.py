@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from verifiers.extraction import find_answer
@@ -21,7 +21,6 @@ from verifiers.problem import Problem, Submission
 from verifiers.registry import build_verifier
 
 OPTIONS = MathOptions()
-UNTIMED = settings(deadline=None)  # other tests may have the processors
 _PIECES = r"""
 \frac \sqrt { } ( ) [ ] ^ _ , ; : 1 2 0.5 x y i e \pi \infty \le < = \in \cup \text{or} \text{cm} %
 \% ! | ' & \\ \{ \} \pm \circ \begin{pmatrix} \end{pmatrix} \mathbb{R} A
@@ -51,7 +50,6 @@ def expressions(draw, depth=3):
     return (f"\\frac{{{left}}}{{{right}}}", a / b) if b else (left, a)
 
 
-@UNTIMED
 @given(expressions())
 def test_exact_values_are_those_of_rational_arithmetic(pair):
     text, value = pair
@@ -60,7 +58,6 @@ def test_exact_values_are_those_of_rational_arithmetic(pair):
     assert evaluate(answer.expression) == value
 
 
-@UNTIMED
 @given(expressions(), st.integers(1, 10**6))
 def test_a_shifted_value_is_never_equal(pair, distance):
     text, value = pair
@@ -72,7 +69,6 @@ def test_a_shifted_value_is_never_equal(pair, distance):
     assert finding.same is False
 
 
-@UNTIMED
 @given(st.lists(nonzero, min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_lists_compare_as_multisets_and_tuples_in_order(items, random):
     shuffled = items.copy()
@@ -91,7 +87,6 @@ def test_lists_compare_as_multisets_and_tuples_in_order(items, random):
         assert same(f"({written})", f"({mixed})") == (items == shuffled)
 
 
-@UNTIMED
 @given(nonzero, nonzero, nonzero, nonzero)
 def test_polynomials_are_equal_when_their_coefficients_are(a, b, c, d):
     product = f"({a}x+{b})({c}x+{d})"
@@ -105,7 +100,6 @@ def test_polynomials_are_equal_when_their_coefficients_are(a, b, c, d):
     assert (right.same, different.same) == (True, False)
 
 
-@UNTIMED
 @given(nonzero, nonzero, nonzero)
 def test_equations_are_equal_up_to_a_factor(a, b, factor):
     gold = read_answer(f"{a}x+{b}y=7".replace("+-", "-"))
@@ -117,7 +111,6 @@ def test_equations_are_equal_up_to_a_factor(a, b, factor):
     assert (same.same, different.same) == (True, False)
 
 
-@UNTIMED
 @given(st.integers(-20, 20), st.integers(1, 20), st.booleans(), st.booleans())
 def test_intervals_and_inequalities_say_the_same(left, width, left_closed, right_closed):
     right = left + width
@@ -130,7 +123,6 @@ def test_intervals_and_inequalities_say_the_same(left, width, left_closed, right
     assert [f and f.same for f in found] == [True, True, False]
 
 
-@UNTIMED
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_latex_noise_is_read_or_refused(text):
     try:
@@ -141,7 +133,6 @@ def test_latex_noise_is_read_or_refused(text):
     assert finding is None or finding.same is not None
 
 
-@UNTIMED
 @given(st.text(max_size=200))
 def test_cleaning_any_text_ends_and_settles(text):
     once = clean(text)
@@ -157,7 +148,6 @@ def math_verifier():
     verifier.close()
 
 
-@UNTIMED
 @given(st.lists(st.sampled_from([*PIECES, " ", "+", "-"]), max_size=15).map("".join), st.text())
 def test_a_verdict_for_any_pair_of_texts(math_verifier, gold, answer):
     problem = Problem(id="1", prompt="", verifier="math", reference=gold, source="row")
