@@ -36,7 +36,7 @@ GREEDY = SamplingOptions(temperature=0.0, max_completion_length=12, stop_token_i
 SAMPLED = replace(GREEDY, temperature=1.0, max_completion_length=24)
 # Prompts that make the scripted engine misbehave, and seeds that make it slow or have it forget its
 # weights when it sleeps.
-RAISE, HANG, DIE = (100, 101, 102)
+RAISE, HANG, DIE, LINGER = (100, 101, 102, 105)
 SLOW, FORGETFUL = 103, 104
 
 
@@ -102,6 +102,8 @@ class ScriptedEngine:
             if prompt_ids[0] == HANG:
                 time.sleep(0.01)
                 continue
+            if prompt_ids[0] == LINGER:
+                time.sleep(0.01)
             draw = random.Random(f"{prompt_ids} {seed * sampling.temperature} {len(tokens)}")
             tokens.append((draw.randrange(EOS, 20), self.version))
             if tokens[-1][0] in sampling.stop_token_ids:
@@ -313,7 +315,13 @@ def test_leaving_a_stream_early_frees_the_engines(pool):
 
 
 def test_aborted_members_come_out_as_aborted_and_the_others_finish(pool):
-    requests = make_requests(8, 8)
+    # Those to be aborted must not have ended before they are told.
+    requests = [
+        replace(request, prompt_ids=(LINGER, *request.prompt_ids))
+        if request.problem_id in ("p1", "p7")
+        else request
+        for request in make_requests(8, 8)
+    ]
     long = replace(SAMPLED, max_completion_length=400, stop_token_ids=())
     stream = pool.generate(requests, long)
     stream.abort(["p1", "p7"])
