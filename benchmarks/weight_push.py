@@ -24,8 +24,9 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 import numpy as np  # noqa: E402
 import ray  # noqa: E402
 import torch  # noqa: E402
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM  # noqa: E402
+from transformers import AutoTokenizer, LlamaForCausalLM  # noqa: E402
 
+from benchmarks.shapes import SMOLLM2  # noqa: E402
 from grpo.paths import find_model  # noqa: E402
 from grpo.rollout.options import EngineOptions, available_cores  # noqa: E402
 from grpo.rollout.pool import RolloutPool  # noqa: E402
@@ -39,16 +40,6 @@ from grpo.rollout.weights import (  # noqa: E402
 )
 from grpo.seeding import seed_everything  # noqa: E402
 
-SMOLLM2 = LlamaConfig(
-    vocab_size=49_152,
-    hidden_size=576,
-    intermediate_size=1536,
-    num_hidden_layers=30,
-    num_attention_heads=9,
-    num_key_value_heads=3,
-    tie_word_embeddings=True,
-    max_position_embeddings=2048,
-)
 STEPS_OF_AN_UPDATE = ("start_weight_update", "update_weights", "finish_weight_update")
 
 

@@ -19,10 +19,9 @@ from grpo.rollout.desk import Address, Ask, Desk, ask, distributed, own_address
 from grpo.rollout.errors import WeightsRefused
 from grpo.rollout.weights import (
     NamedTensors,
+    PackBuffer,
     WeightPayload,
-    compute_checksum,
-    pack_tensors,
-    plan_tensors,
+    pack_payload,
 )
 
 # Each piece of the buffer has the whole of the time limit for itself.
@@ -48,7 +47,7 @@ class GlooSender:
     """Hands a buffer to engines on other nodes; see `transports.WeightSender`."""
 
     def __init__(self) -> None:
-        self._buffer = np.empty(0, dtype=np.uint8)
+        self._buffer = PackBuffer()
         self._push = 0
         self._desk = Desk(self._hand_over)
 
@@ -56,26 +55,16 @@ class GlooSender:
         self, tensors: Iterable[tuple[str, torch.Tensor]], layout: NamedTensors | None = None
     ) -> WeightPayload:
         """As `WeightSender.send`."""
-        if layout is None:
-            layout = tensors = list(tensors)
-        plan, num_bytes = plan_tensors(layout)
         self._push += 1
-        if self._buffer.nbytes != num_bytes:
-            # Zeroed, because the checksum covers the padding between tensors too.
-            self._buffer = np.zeros(num_bytes, dtype=np.uint8)
-        pack_tensors(tensors, plan, self._buffer)
-        return WeightPayload(
-            transport="gloo",
-            handle=GlooHandle(address=self._desk.address, push=self._push),
-            plan=plan,
-            num_bytes=num_bytes,
-            checksum=compute_checksum(self._buffer),
+        handle = GlooHandle(address=self._desk.address, push=self._push)
+        return pack_payload(
+            "gloo", tensors, layout, reserve=self._buffer.reserve, publish=lambda _: handle
         )
 
     def close(self) -> None:
         """As `WeightSender.close`."""
         self._desk.close()
-        self._buffer = np.empty(0, dtype=np.uint8)
+        self._buffer.close()
 
     def _hand_over(self, asked: Ask) -> None:
         if int(asked.text) != self._push:
@@ -84,7 +73,7 @@ class GlooSender:
         asked.answer(_GRANTED)
         try:
             group = _meet(asked, rank=0, host=self._desk.address.host)
-            for bucket in torch.from_numpy(self._buffer).split(BUCKET_BYTES):
+            for bucket in torch.from_numpy(self._buffer.data).split(BUCKET_BYTES):
                 group.send([bucket], 1, 0).wait()
         except RuntimeError:
             # The receiver is gone, or will say itself what it did not get.

@@ -20,11 +20,10 @@ from grpo.rollout.nccl import NcclSender
 from grpo.rollout.segments import OwnedSegment, open_segment
 from grpo.rollout.weights import (
     NamedTensors,
+    PackBuffer,
     Transport,
     WeightPayload,
-    compute_checksum,
-    pack_tensors,
-    plan_tensors,
+    pack_payload,
 )
 
 
@@ -51,30 +50,19 @@ class ObjectStoreSender:
     """Through Ray's object store: reaches every node, costs one copy more than shared memory."""
 
     def __init__(self) -> None:
-        self._buffer = np.empty(0, dtype=np.uint8)
+        self._buffer = PackBuffer()
 
     def send(
         self, tensors: Iterable[tuple[str, torch.Tensor]], layout: NamedTensors | None = None
     ) -> WeightPayload:
         """As `WeightSender.send`; the store frees the bytes once nobody holds the payload."""
-        if layout is None:
-            layout = tensors = list(tensors)
-        plan, num_bytes = plan_tensors(layout)
-        if self._buffer.nbytes != num_bytes:
-            # Zeroed, because the checksum covers the padding between tensors too.
-            self._buffer = np.zeros(num_bytes, dtype=np.uint8)
-        pack_tensors(tensors, plan, self._buffer)
-        return WeightPayload(
-            transport="object",
-            handle=ray.put(self._buffer),
-            plan=plan,
-            num_bytes=num_bytes,
-            checksum=compute_checksum(self._buffer),
+        return pack_payload(
+            "object", tensors, layout, reserve=self._buffer.reserve, publish=ray.put
         )
 
     def close(self) -> None:
         """As `WeightSender.close`."""
-        self._buffer = np.empty(0, dtype=np.uint8)
+        self._buffer.close()
 
 
 class SharedMemorySender:
@@ -87,17 +75,12 @@ class SharedMemorySender:
         self, tensors: Iterable[tuple[str, torch.Tensor]], layout: NamedTensors | None = None
     ) -> WeightPayload:
         """As `WeightSender.send`."""
-        if layout is None:
-            layout = tensors = list(tensors)
-        plan, num_bytes = plan_tensors(layout)
-        buffer = self._segment.reserve(num_bytes)
-        pack_tensors(tensors, plan, buffer)
-        return WeightPayload(
-            transport="shared_memory",
-            handle=self._segment.name,
-            plan=plan,
-            num_bytes=num_bytes,
-            checksum=compute_checksum(buffer),
+        return pack_payload(
+            "shared_memory",
+            tensors,
+            layout,
+            reserve=self._segment.reserve,
+            publish=lambda _: self._segment.name,
         )
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ them back. Nothing here knows Ray or vLLM.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -103,6 +103,55 @@ def pack_tensors(
     for (name, tensor), spec in zip(tensors, plan, strict=True):
         assert name == spec.name, (name, spec.name)
         _view(flat, spec).copy_(tensor.detach())
+
+
+class PackBuffer:
+    """Memory that each push is packed into anew."""
+
+    def __init__(self) -> None:
+        self.data = np.empty(0, dtype=np.uint8)
+
+    def reserve(self, num_bytes: int) -> np.ndarray:
+        """The buffer, of this size."""
+        if self.data.nbytes != num_bytes:
+            # Zeroed, because the checksum covers the padding between tensors too.
+            self.data = np.zeros(num_bytes, dtype=np.uint8)
+        return self.data
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.data = np.empty(0, dtype=np.uint8)
+
+
+def pack_payload(
+    transport: Transport,
+    tensors: Iterable[tuple[str, torch.Tensor]],
+    layout: NamedTensors | None,
+    *,
+    reserve: Callable[[int], np.ndarray],
+    publish: Callable[[np.ndarray], Any],
+) -> WeightPayload:
+    """Pack tensors into one buffer.
+
+    Args:
+        transport: How the buffer is carried.
+        tensors: Each is asked for when its turn comes.
+        layout: Their names, types and shapes; None where the tensors exist beforehand.
+        reserve: Gives a buffer of so many bytes.
+        publish: Makes the packed buffer readable, and gives the handle that it is found by.
+    """
+    if layout is None:
+        layout = tensors = list(tensors)
+    plan, num_bytes = plan_tensors(layout)
+    buffer = reserve(num_bytes)
+    pack_tensors(tensors, plan, buffer)
+    return WeightPayload(
+        transport=transport,
+        handle=publish(buffer),
+        plan=plan,
+        num_bytes=num_bytes,
+        checksum=compute_checksum(buffer),
+    )
 
 
 def unpack_tensors(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 
 import psutil
 import pytest
 from ray.cluster_utils import Cluster
+
+from tests.followed_run import FollowedRun
 
 STORE_BYTES = 200_000_000
 GROUPS, MEMBERS, STEPS = 4, 4, 8
@@ -47,43 +45,6 @@ def start_cluster():
         cluster.shutdown()
 
 
-class ClusterRun:
-    """The quickstart on a cluster, its output followed."""
-
-    def __init__(self, cluster, folder, *arguments):
-        self.folder = folder / "quickstart"
-        self.lines = []
-        command = [sys.executable, "-m", "grpo", "train", "configs/quickstart.yaml", *RUN]
-        self.process = subprocess.Popen(
-            [*command, f"output_dir={folder}", f"ray.address={cluster.address}", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def wait_for(self, text):
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if text in line:
-                return
-        pytest.fail(f"the run ended before {text!r}:\n" + "".join(self.lines))
-
-    def finish(self):
-        rest, _ = self.process.communicate(timeout=400)
-        self.lines.append(rest)
-        assert self.process.returncode == 0, "".join(self.lines)
-        return json.loads((self.folder / "summary.json").read_text())
-
-    def stop(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-
-
 def holds(node, title):
     """Whether an actor runs on a node: whether its process is a child of the node's raylet."""
     raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
@@ -113,14 +74,14 @@ def check_that_every_sample_is_there_once(folder):
 )
 def test_a_run_finishes_on_the_node_that_is_left(tmp_path, start_cluster, cores, lost, restarted):
     cluster, nodes = start_cluster(*cores)
-    run = ClusterRun(cluster, tmp_path)
+    run = FollowedRun(tmp_path, *RUN, f"ray.address={cluster.address}")
     try:
         run.wait_for("step 3/")
         of_learner = next(node for node in nodes if holds(node, "ray::LearnerRank"))
         (other,) = (node for node in nodes if node is not of_learner)
         assert holds(other, "ray::EngineActor")
         cluster.remove_node(of_learner if lost == "learner" else other, allow_graceful=False)
-        summary = run.finish()
+        summary = run.finish(timeout=400)
     finally:
         run.stop()
     assert summary["steps"] == STEPS

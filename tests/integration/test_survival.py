@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import psutil
@@ -16,40 +15,18 @@ import pytest
 from grpo.checkpoints import list_checkpoints, verify_checkpoint
 from sandbox.owner import LABEL
 from tests.engines import OwnEngine
+from tests.followed_run import FollowedRun
 
 ENGINE, VERIFIER, RANK = "ray::EngineActor", "ray::JudgeActor", "ray::LearnerRank"
 
 
-class FaultyRun:
-    """A run whose output is followed, so that something can be done to it after a step."""
+class FaultyRun(FollowedRun):
+    """A followed run whose processes can be found, by a mark in their environment."""
 
     def __init__(self, folder, *arguments, environment=None):
-        self.folder = folder / "quickstart"
         self.marker = str(folder)
-        self.lines = []
-        command = [sys.executable, "-m", "grpo", "train", "configs/quickstart.yaml"]
-        self.process = subprocess.Popen(
-            [*command, f"output_dir={folder}", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            env=os.environ | {"VERIGRAD_TEST_RUN": self.marker} | (environment or {}),
-        )
-
-    def wait_for(self, text):
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if text in line:
-                return
-        pytest.fail(f"the run ended before {text!r}:\n" + "".join(self.lines))
-
-    def finish(self):
-        rest, _ = self.process.communicate(timeout=550)
-        self.lines.append(rest)
-        assert self.process.returncode == 0, "".join(self.lines)
-        return json.loads((self.folder / "summary.json").read_text())
+        mark = {"VERIGRAD_TEST_RUN": self.marker}
+        super().__init__(folder, *arguments, environment=mark | (environment or {}))
 
     def find(self, title):
         """The processes of the run's actors of a kind."""
@@ -107,9 +84,7 @@ def start(tmp_path):
 
     yield _start
     for run in runs:
-        if run.process.poll() is None:
-            os.killpg(run.process.pid, signal.SIGKILL)
-        run.process.stdout.close()
+        run.stop()
 
 
 @pytest.mark.long
