@@ -107,7 +107,7 @@ def draw(pool, temperature=1.0):
 def list_leftovers():
     """Files that vLLM is known to leave behind."""
     folders = (Path(tempfile.gettempdir()), Path("/dev/shm"))
-    patterns = ("vllm_dist_*", "psm_*")
+    patterns = ("vllm_dist_*", "verigrad-weights-*")
     return {path for folder in folders for pattern in patterns for path in folder.glob(pattern)}
 
 

@@ -26,7 +26,7 @@ ENDLESS = SamplingOptions(max_completion_length=300, stop_token_ids=())
 
 @pytest.fixture(scope="module")
 def segments_before():
-    return set(SEGMENTS.glob("psm_*"))
+    return set(SEGMENTS.glob("verigrad-weights-*"))
 
 
 @pytest.fixture(scope="module")
@@ -140,4 +140,4 @@ def test_closing_ends_the_children_and_removes_their_shared_memory(pool, segment
     pool.close()
     _, alive = psutil.wait_procs([process, *children], timeout=10)
     assert not alive
-    assert set(SEGMENTS.glob("psm_*")) <= segments_before
+    assert set(SEGMENTS.glob("verigrad-weights-*")) <= segments_before

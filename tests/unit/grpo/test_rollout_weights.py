@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -158,3 +159,31 @@ def test_packing_refuses_tensors_in_another_order():
     plan, num_bytes = plan_tensors(tensors)
     with pytest.raises(AssertionError):
         pack_tensors(tensors[::-1], plan, np.zeros(num_bytes, dtype=np.uint8))
+
+
+def test_what_an_owner_left_that_was_killed_with_all_it_started_goes_with_the_next():
+    script = textwrap.dedent(
+        """
+        import sys, time
+        from grpo.rollout.segments import OwnedSegment
+        segment = OwnedSegment()
+        segment.reserve(100)
+        print(segment.name, flush=True)
+        time.sleep(60)
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as owner:
+        assert owner.stdout is not None
+        left = segments.FOLDER / owner.stdout.readline().strip().lstrip("/")
+        os.utime(left, (0, 0))
+        segments.remove_orphans()
+        assert left.exists(), "its owner lives"
+        os.killpg(owner.pid, signal.SIGKILL)
+    assert left.exists()
+    os.utime(left, (0, 0))
+    next_one = OwnedSegment()
+    next_one.reserve(1)
+    next_one.close()
+    assert not left.exists()
