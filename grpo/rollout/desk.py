@@ -1,12 +1,14 @@
 """Where engines ask a sender for its weights: a store, and a ticket for each ask.
 
 Collectives need both sides at the same time. An engine asks here, and a thread of the sender's goes
-to meet it; so the sender needs to know neither who there is nor who has died.
+to meet it; so the sender needs to know neither who there is nor who has died. An ask is a single
+message: an engine that is lost in the middle leaves nothing that the next would wait behind.
 """
 
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +23,7 @@ distributed: Any = torch.distributed
 CONNECT_TIMEOUT = timedelta(seconds=30)
 # The store's clients warn when they time out, so the thread that listens waits without a limit.
 _FOR_EVER = timedelta(days=3650)
-_TICKETS, _ASKED, _ANSWER = "tickets", "asked", "answer"
+_ASKED, _ANSWER = "asked", "answer"
 _CLOSED = "closed"
 
 
@@ -44,12 +46,12 @@ class Ask:
 
     Attributes:
         text: In the words of the transport.
-        ticket: Its number.
+        ticket: A name that no other has.
         store: A connection to the store for whoever deals with it.
     """
 
     text: str
-    ticket: int
+    ticket: str
     store: Any
 
     def answer(self, text: str) -> None:
@@ -80,17 +82,16 @@ class Desk:
     def close(self) -> None:
         """Stop listening. Calling it twice is harmless."""
         if self._listener.is_alive():
-            _put(self._store, _CLOSED)
+            self._store.queue_push(_ASKED, _CLOSED)
             self._listener.join()
 
     def _listen(self, store: Any) -> None:
-        ticket = 0
         while True:
-            ticket += 1
-            store.wait([f"{_ASKED}/{ticket}"], _FOR_EVER)
-            text = store.get(f"{_ASKED}/{ticket}").decode()
-            if text == _CLOSED:
+            store.wait([_ASKED], _FOR_EVER)
+            message = store.queue_pop(_ASKED).decode()
+            if message == _CLOSED:
                 return
+            ticket, text = message.split(maxsplit=1)
             ask = Ask(text=text, ticket=ticket, store=store.clone())
             threading.Thread(target=self._deal, args=(ask,), daemon=True).start()
 
@@ -107,16 +108,11 @@ def ask(address: Address, text: str) -> tuple[Ask, str]:
     store = distributed.TCPStore(
         address.host, address.port, wait_for_workers=False, timeout=CONNECT_TIMEOUT
     )
-    ticket = _put(store, text)
+    ticket = uuid.uuid4().hex
+    store.queue_push(_ASKED, f"{ticket} {text}")
     return Ask(text=text, ticket=ticket, store=store), store.get(f"{_ANSWER}/{ticket}").decode()
 
 
 def own_address() -> str:
     """The address of this node that others reach it by."""
     return ray.util.get_node_ip_address()
-
-
-def _put(store: Any, text: str) -> int:
-    ticket = store.add(_TICKETS, 1)
-    store.set(f"{_ASKED}/{ticket}", text)
-    return ticket

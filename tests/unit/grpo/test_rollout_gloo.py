@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 
 import numpy as np
 import pytest
@@ -50,6 +51,30 @@ def start_child(payload):
     return process, ours
 
 
+class DyingStore:
+    """A connection whose process dies after so many messages."""
+
+    def __init__(self, store, messages):
+        self._store = store
+        self._left = messages
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            answer = getattr(self._store, name)(*arguments)
+            self._left -= 1
+            if self._left == 0:
+                os._exit(1)
+            return answer
+
+        return call
+
+
+def die_asking(payload, messages):
+    connect = desk.distributed.TCPStore
+    desk.distributed.TCPStore = lambda *a, **k: DyingStore(connect(*a, **k), messages)
+    fetch(payload)
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_several_processes_fetch_the_same_push_at_once(sender):
     payload = sender.send(make_tensors(1.5))
@@ -75,6 +100,18 @@ def test_a_receiver_that_leaves_does_not_disturb_the_next(sender):
     process, _ = start_child(payload)
     process.kill()
     process.join()
+    assert compute_checksum(open_payload(payload)) == payload.checksum
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("messages", [1, 2])
+def test_a_receiver_that_dies_while_it_asks_does_not_disturb_the_next(sender, messages):
+    payload = sender.send(make_tensors(1.5))
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=die_asking, args=(payload, messages))
+    process.start()
+    process.join()
+    assert process.exitcode == 1
     assert compute_checksum(open_payload(payload)) == payload.checksum
 
 
