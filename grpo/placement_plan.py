@@ -92,7 +92,7 @@ def plan_placement(
         nodes: What each node of the cluster has in all.
 
     Raises:
-        UserError: The parts cannot share GPUs, or there are too few for either placement.
+        UserError: The parts cannot share GPUs, or there are too few GPUs or cores for them.
 
     Example:
         >>> parts = Parts(num_engines=1, world_size=1)
@@ -104,6 +104,7 @@ def plan_placement(
         return _plan_gpus(wanted, parts, available=_total("GPU", nodes))
     if wanted == "dedicated":
         return _plan_cores(parts, nodes)
+    _check_ranks_fit(parts, nodes)
     return _share(parts, {"CPU": NOMINAL_CPUS}, half={"CPU": 0.0})
 
 
@@ -115,6 +116,23 @@ def _plan_cores(parts: Parts, nodes: Sequence[Resources]) -> PlacementPlan:
     engine, rank = parts.engine_threads or threads, parts.rank_threads or threads
     plan = _separate(parts, engine={"CPU": engine}, rank={"CPU": rank})
     return replace(plan, engine_threads=engine, rank_threads=rank)
+
+
+def _check_ranks_fit(parts: Parts, nodes: Sequence[Resources]) -> None:
+    """Ranks that set no cores aside are on one node, and each waits for all others at every sum.
+
+    Raises:
+        UserError: They have more threads than any node has cores.
+    """
+    threads = parts.rank_threads or 1
+    cores = int(max(node.get("CPU", 0) for node in nodes))
+    if parts.world_size * threads > max(cores, 1):
+        raise UserError(
+            f"learner.world_size={parts.world_size} ranks of learner.num_threads={threads} compute "
+            f"at the same time on {parts.world_size * threads} cores, and "
+            f"{'this machine' if len(nodes) == 1 else 'the largest node'} has {cores}. Lower one "
+            "of the two; on a cluster, placement=dedicated spreads the ranks over its nodes."
+        )
 
 
 def _separate(parts: Parts, *, engine: Resources, rank: Resources) -> PlacementPlan:

@@ -18,6 +18,12 @@ import pytest
             ["placement=dedicated", "501 x {CPU: 1}", "cluster has", "Lower rollout.num_engines"],
             marks=pytest.mark.long,
         ),
+        pytest.param(
+            ("learner.num_threads=500",),
+            {},
+            ["learner.world_size=1 ranks of learner.num_threads=500", "this machine has"],
+            marks=pytest.mark.long,
+        ),
         (("rollout.kv_cache_memory_mb=100000000",), {}, ["GB", "rollout.kv_cache_memory_mb"]),
     ],
 )

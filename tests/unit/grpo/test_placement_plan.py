@@ -66,6 +66,27 @@ def test_on_cpu_parts_take_turns_on_all_cores_unless_told_otherwise():
     assert plan.engine_threads is None
 
 
+@pytest.mark.parametrize(
+    ("ranks", "threads", "nodes", "told"),
+    [
+        (3, None, [{"CPU": 2.0}], "ranks of learner.num_threads=1 .* on 3 cores, and this machine"),
+        (2, 2, [{"CPU": 2.0}], "ranks of learner.num_threads=2 .* on 4 cores, and this machine"),
+        (2, 2, TWO_NODES, "ranks .* and the largest node has 2.*placement=dedicated"),
+    ],
+)
+def test_more_ranks_than_cores_are_told_before_they_share_them(ranks, threads, nodes, told):
+    parts = Parts(num_engines=1, world_size=ranks, rank_threads=threads)
+    with pytest.raises(UserError, match=f"learner.world_size={ranks} {told}"):
+        plan_placement(None, parts, on_gpu=False, nodes=nodes)
+
+
+@pytest.mark.parametrize(("ranks", "threads"), [(2, None), (2, 1), (1, 2)])
+def test_as_many_ranks_as_there_are_cores_share_them(ranks, threads):
+    parts = Parts(num_engines=3, world_size=ranks, rank_threads=threads)
+    plan = plan_placement(None, parts, on_gpu=False, nodes=TWO_NODES)
+    assert plan.placement == "colocated"
+
+
 def test_dedicated_cores_are_shared_out_evenly():
     parts = Parts(num_engines=2, world_size=1)
     plan = plan_placement("dedicated", parts, on_gpu=False, nodes=[{"CPU": 16.0}])
