@@ -68,13 +68,13 @@ def run_evaluation(
         for line in (*describe_left_out(prepared), *_describe_greedy(config, stored)):
             console.line(line)
         record = make_record(config, prepared, completions)
-        folder, begun_before = open_folder(output, record)
-        if begun_before:
-            console.line(f"going on with {folder}")
-        begun = time.perf_counter()
-        groups = _collect(config, prepared, folder, console, stored)
-    result = make_result(config, prepared, groups, record, time.perf_counter() - begun)
-    file = write_result(folder, result)
+        with open_folder(output, record) as (folder, begun_before):
+            if begun_before:
+                console.line(f"going on with {folder}")
+            begun = time.perf_counter()
+            groups = _collect(config, prepared, folder, console, stored)
+            result = make_result(config, prepared, groups, record, time.perf_counter() - begun)
+            file = write_result(folder, result)
     unverified = describe_unverified(groups.values())
     for line in unverified:
         console.line(line)

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import yaml
 
 from grpo.config.schema import RunConfig
 from grpo.evaluation.scores import EvaluationResult
+from grpo.held_file import hold_file
 from grpo.rollout_rows import read_groups, rollout_row
 from grpo.values import ScoredGroup
 from verifiers.errors import UserError
 
 # Enough to see what is going on, and no more than a few MB.
 KEPT_TRACES = 50
+_CONFIG = "config.yaml"
 
 
 class RunDirectory:
@@ -51,10 +54,22 @@ class RunDirectory:
                 ) from None
             return cls(path)
 
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep the folder, whose configuration is written, to this process.
+
+        Raises:
+            UserError: Another process is at work in it.
+        """
+        busy = (
+            f"Another `verigrad train` is at work in {self.path}. Wait for its end, or stop it, "
+            "before --resume; for another run beside it, leave --resume out."
+        )
+        return hold_file(self.path / _CONFIG, busy=busy)
+
     def write_config(self, config: RunConfig) -> None:
         """Write the resolved configuration."""
         self._write(
-            "config.yaml",
+            _CONFIG,
             yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True),
         )
 

@@ -80,7 +80,10 @@ def run_training(
         console.line(f"folder     {directory.path}")
         laps.lap("Ray and prompts")
         plain = config.model_dump(mode="json")
-        with open_trackers(config.report_to, directory.path, plain) as trackers:
+        with (
+            directory.hold(),
+            open_trackers(config.report_to, directory.path, plain) as trackers,
+        ):
             complete, summary = _train(
                 config,
                 prepared,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from grpo.evaluation.journal import SAMPLES
 from grpo.evaluation.record import EvaluationRecord
 from grpo.evaluation.scores import EvaluationResult
+from grpo.held_file import hold_file
 from verifiers.errors import UserError
 
 RESULT = "evaluation.json"
@@ -15,7 +18,8 @@ _PLAN = "plan.json"
 _MAX_FOLDERS = 10_000
 
 
-def open_folder(base: Path, record: EvaluationRecord) -> tuple[Path, bool]:
+@contextmanager
+def open_folder(base: Path, record: EvaluationRecord) -> Iterator[tuple[Path, bool]]:
     """The folder of an evaluation: an unfinished one of the same, or a new one.
 
     A folder of a finished evaluation, or of another, is left alone; the next number is tried.
@@ -24,12 +28,25 @@ def open_folder(base: Path, record: EvaluationRecord) -> tuple[Path, bool]:
         base: The folder without a number.
         record: What is evaluated, and how.
 
-    Returns:
-        The folder, and whether it was begun before.
+    Yields:
+        The folder, which is this process's alone meanwhile, and whether it was begun before.
 
     Raises:
-        UserError: No folder can be made there.
+        UserError: No folder can be made there, or another process is at work on this evaluation.
     """
+    while True:
+        folder, begun_before = _find_folder(base, record)
+        busy = (
+            f"Another `verigrad eval` of the same is at work in {folder}. Wait for its end, or set "
+            "--output to another folder."
+        )
+        with hold_file(folder / _PLAN, busy=busy):
+            if not (folder / RESULT).exists():  # it may have been finished since it was found
+                yield folder, begun_before
+                return
+
+
+def _find_folder(base: Path, record: EvaluationRecord) -> tuple[Path, bool]:
     for number in range(1, _MAX_FOLDERS):
         folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
         if folder.exists():
@@ -38,6 +55,8 @@ def open_folder(base: Path, record: EvaluationRecord) -> tuple[Path, bool]:
             continue
         try:
             folder.mkdir(parents=True)
+        except FileExistsError:
+            continue  # another command was faster
         except OSError as error:
             raise UserError(
                 f"The evaluation's folder {folder} cannot be made: {error}. Set --output to a "

@@ -26,7 +26,7 @@ def count_problems(folder):
     return len({json.loads(line)["problem_id"] for line in lines})
 
 
-def interrupt(kind, folder, *, after):
+def interrupt(kind, folder, *, after, before=lambda _: None):
     """Start the evaluation, and end it when so many problems are done; what it printed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "grpo", *ARGUMENTS, f"--output={folder}"],
@@ -39,6 +39,7 @@ def interrupt(kind, folder, *, after):
         while count_problems(folder) < after:
             assert process.poll() is None, process.communicate()[0]
             time.sleep(0.02)
+        before(process)
         if kind is signal.SIGINT:
             os.killpg(process.pid, kind)  # a terminal sends it to every process of the command
         else:
@@ -81,3 +82,22 @@ def test_kill_and_ctrl_c_change_nothing_in_the_result(verigrad, tmp_path):
     for part in ("sets", "record"):
         assert first[part] == second[part]
     assert read_samples(folder) == read_samples(tmp_path / "whole")
+
+
+@pytest.mark.long
+def test_a_second_command_leaves_the_folder_to_the_first(verigrad, tmp_path):
+    folder = tmp_path / "shared"
+    second = None
+
+    def start_another(first):
+        nonlocal second
+        first.send_signal(signal.SIGSTOP)  # so that it does not end meanwhile
+        second = verigrad(*ARGUMENTS, f"--output={folder}")
+        first.send_signal(signal.SIGCONT)
+
+    code, printed = interrupt(signal.SIGINT, folder, after=1, before=start_another)
+    assert code == 130, printed
+    assert second is not None
+    assert second.returncode == 2, second.stdout
+    assert f"is at work in {folder}" in second.stderr
+    assert not (tmp_path / "shared-2").exists()

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from grpo.evaluation import folder as folder_module
 from grpo.evaluation.folder import open_folder, read_result, write_result
 from grpo.evaluation.journal import Journal
 from grpo.evaluation.record import EvaluationRecord, compute_model_digest, describe_difference
@@ -191,18 +192,53 @@ def test_a_group_with_a_sample_that_was_not_verified_is_tried_again(tmp_path):
 
 def test_only_an_unfinished_evaluation_of_the_same_is_gone_on_with(tmp_path):
     base = tmp_path / "e"
-    folder, begun = open_folder(base, make_record())
-    assert (folder, begun) == (base, False)
-    assert open_folder(base, make_record()) == (base, True)
-    assert open_folder(base, make_record(seed=4)) == (tmp_path / "e-2", False)
+
+    def visit(record):
+        with open_folder(base, record) as opened:
+            return opened
+
+    assert visit(make_record()) == (base, False)
+    assert visit(make_record()) == (base, True)
+    assert visit(make_record(seed=4)) == (tmp_path / "e-2", False)
     write_result(base, make_result(list(sample(FakePool()))))
-    assert open_folder(base, make_record()) == (tmp_path / "e-3", False)
+    assert visit(make_record()) == (tmp_path / "e-3", False)
+
+
+def test_an_evaluation_that_somebody_is_at_is_left_to_them(tmp_path):
+    base = tmp_path / "e"
+    with open_folder(base, make_record()):
+        with (
+            pytest.raises(UserError, match=r"Another `verigrad eval` of the same .*--output"),
+            open_folder(base, make_record()),
+        ):
+            pass
+        with open_folder(base, make_record(seed=4)) as (folder, _):
+            assert folder == tmp_path / "e-2"
+
+
+def test_one_that_was_finished_meanwhile_is_not_written_to(tmp_path, monkeypatch):
+    base = tmp_path / "e"
+    with open_folder(base, make_record()):
+        pass
+    hold = folder_module.hold_file
+
+    def finish_first(file, *, busy):
+        if file.parent == base:
+            write_result(base, make_result(list(sample(FakePool()))))
+        return hold(file, busy=busy)
+
+    monkeypatch.setattr(folder_module, "hold_file", finish_first)
+    with open_folder(base, make_record()) as opened:
+        assert opened == (tmp_path / "e-2", False)
 
 
 def test_a_folder_that_cannot_be_made_is_the_users_to_cure(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="--output"):
-        open_folder(tmp_path / "file" / "e", make_record())
+    with (
+        pytest.raises(UserError, match="--output"),
+        open_folder(tmp_path / "file" / "e", make_record()),
+    ):
+        pass
 
 
 def test_a_stored_result_reads_back_with_its_samples(tmp_path):
