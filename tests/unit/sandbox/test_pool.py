@@ -84,7 +84,7 @@ def make_pool():
     yield make
     for pool in pools:
         pool.close()
-        assert all(runner.closed.is_set() for runner in pool._launch.made)
+        assert all(runner.closed.is_set() for runner in pool._stock._launch.made)
 
 
 def wait_until(condition):
@@ -202,7 +202,7 @@ def test_jobs_are_served_in_the_order_in_which_they_came(make_pool):
     threads += [threading.Thread(target=pool.run, args=(job(one),)) for one in range(8)]
     for number, thread in enumerate(threads):
         thread.start()
-        wait_until(lambda: served == ["first"] and len(pool._line) == number)  # noqa: B023
+        wait_until(lambda: served == ["first"] and len(pool._stock._line) == number)  # noqa: B023
     release.set()
     for thread in threads:
         thread.join()
@@ -239,7 +239,7 @@ def test_a_job_that_is_made_again_goes_before_those_that_came_later(make_pool):
     ]
     for number, thread in enumerate(threads):
         thread.start()
-        wait_until(lambda: served == ["lost"] and len(pool._line) == number)  # noqa: B023
+        wait_until(lambda: served == ["lost"] and len(pool._stock._line) == number)  # noqa: B023
     release.set()
     for thread in threads:
         thread.join()
