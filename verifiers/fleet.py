@@ -10,14 +10,14 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-from verifiers.incident import Incident, NoteIncident, ignore_incident
+from verifiers.assignment import Assignment
+from verifiers.incident import NoteIncident, ignore_incident
+from verifiers.losses import Stalled, describe_loss, not_verified, sort_lost
 from verifiers.problem import Submission
 from verifiers.registry import find_placement, find_scope
 from verifiers.station import Station, Work
-from verifiers.verdict import Reason, Status, Verdict
+from verifiers.verdict import Reason, Verdict
 
-MAX_TRIES = 3
-MAX_STALLS = 2
 MAX_FAILED_STARTS = 3
 CLOSE_LIMIT_S = 10.0
 LOST_CALL_LIMIT_S = 5.0
@@ -26,19 +26,6 @@ _LOOK_EVERY_S = 0.2
 
 class FleetError(RuntimeError):
     """The fleet cannot reach verdicts at all, or reaches wrong ones on known answers."""
-
-
-class _Stalled(Exception):
-    """An actor answers nothing."""
-
-    def __init__(self, station: Station) -> None:
-        problems = ", ".join(
-            dict.fromkeys(w.problem.id for batch in station.in_flight.values() for w in batch)
-        )
-        super().__init__(
-            f"The {station.name} has answered nothing for {time.monotonic() - station.since:.0f} s;"
-            f" it has problems {problems}."
-        )
 
 
 class VerifierFleet:
@@ -88,15 +75,16 @@ class VerifierFleet:
         self._max_in_flight = max_in_flight
         placements = {name: find_placement(name) for name in specs}
         in_workers = {n: dict(o) for n, o in specs.items() if placements[n] == "worker"}
-        self._node_specs = {n: dict(o) for n, o in specs.items() if placements[n] == "node"}
-        self._node_threads = node_threads
         self._stall_timeout_s = stall_timeout_s
         self._note = note
         self._judge_groups = {n for n, o in in_workers.items() if find_scope(n, o) == "group"}
         self._incomplete: dict[Hashable, list[tuple[Hashable, Submission]]] = {}
-        self._workers = [Station(in_workers, 1) for _ in range(num_workers if in_workers else 0)]
-        self._nodes: dict[str, list[Station]] = {}
-        self._home: dict[str, tuple[Station, int]] = {}
+        self._assignment = Assignment(
+            in_workers=in_workers,
+            num_workers=num_workers,
+            on_nodes={n: dict(o) for n, o in specs.items() if placements[n] == "node"},
+            node_threads=node_threads,
+        )
         self._finished: deque[tuple[Hashable, Verdict]] = deque()
         self._unanswered = 0
 
@@ -108,12 +96,8 @@ class VerifierFleet:
 
     def start(self) -> None:
         """Create the actors without waiting for them."""
-        node_ids = _alive_nodes()
-        for name, options in self._node_specs.items():
-            self._nodes[name] = [
-                Station({name: options}, self._node_threads, node_id) for node_id in node_ids
-            ]
-        for station in self._stations():
+        self._assignment.open_nodes(_alive_nodes())
+        for station in self._assignment.stations:
             station.start()
 
     def wait_ready(self, timeout_s: float = 120.0) -> None:
@@ -123,7 +107,7 @@ class VerifierFleet:
             FleetError: One did not, cannot start, or is not ready in time.
         """
         give_up = time.monotonic() + timeout_s
-        for station in self._stations():
+        for station in self._assignment.stations:
             _await_check(station, give_up)
 
     def submit(
@@ -159,7 +143,7 @@ class VerifierFleet:
             self._pump(timeout_s=_LOOK_EVERY_S)
         keys, submissions = zip(*members, strict=True)
         self._unanswered += len(members)
-        self._assign(Work(keys, submissions))
+        self._assignment.give(Work(keys, submissions))
 
     def finished(self, timeout_s: float) -> list[tuple[Hashable, Verdict]]:
         """The verdicts reached since the last call, in the order they were reached.
@@ -179,7 +163,7 @@ class VerifierFleet:
 
     def close(self) -> None:
         """End the actors and everything they started; verdicts not handed out are lost."""
-        stations = [station for station in self._stations() if station.handle is not None]
+        stations = [station for station in self._assignment.stations if station.handle is not None]
         calls = [station.handle.close.remote() for station in stations]
         if calls:
             ray.wait(calls, num_returns=len(calls), timeout=CLOSE_LIMIT_S)
@@ -192,49 +176,23 @@ class VerifierFleet:
         self._finished.clear()
         self._unanswered = 0
 
-    def _stations(self) -> list[Station]:
-        return [*self._workers, *(s for stations in self._nodes.values() for s in stations)]
-
-    def _assign(self, work: Work) -> None:
-        problem = work.problem
-        if problem.verifier in self._node_specs:
-            station = min(self._nodes[problem.verifier], key=lambda s: s.load)
-        else:
-            home, waiting = self._home.get(problem.id, (None, 0))
-            station = home or min(self._workers, key=lambda s: s.load)
-            self._home[problem.id] = station, waiting + 1
-        station.load += len(work.submissions)
-        station.outbox.append(work)
-        station.send()
-
     def _answer(self, station: Station, work: Work, verdicts: list[Verdict]) -> None:
-        self._release(station, work)
+        self._assignment.release(station, work)
         self._unanswered -= len(work.submissions)
         self._finished.extend(zip(work.keys, verdicts, strict=True))
 
-    def _release(self, station: Station, work: Work) -> None:
-        """Forget that this station has the work, and the problem's home with its last piece."""
-        station.load -= len(work.submissions)
-        problem = work.problem
-        if problem.id in self._home and problem.verifier not in self._node_specs:
-            home, waiting = self._home[problem.id]
-            if waiting == 1:
-                del self._home[problem.id]
-            else:
-                self._home[problem.id] = home, waiting - 1
-
     def _pump(self, timeout_s: float) -> None:
         """Take in what the actors have answered; wait for the first answer at most `timeout_s`."""
-        calls = {call: s for s in self._stations() for call in s.in_flight}
+        calls = {call: s for s in self._assignment.stations for call in s.in_flight}
         if not calls:
             return
         answered, _ = ray.wait(list(calls), num_returns=1, timeout=timeout_s, fetch_local=True)
         more, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0, fetch_local=True)
         for call in dict.fromkeys([*answered, *more]):
             self._receive(calls[call], call)
-        for station in self._stations():
+        for station in self._assignment.stations:
             if station.stalls(self._stall_timeout_s):
-                self._replace(station, _Stalled(station))
+                self._replace(station, Stalled(station))
             station.send()
 
     def _receive(self, station: Station, call: ray.ObjectRef) -> None:
@@ -244,7 +202,7 @@ class VerifierFleet:
             answers = station.receive(call)
         except RayTaskError as error:
             answers = [
-                _not_verified(work, Reason.VERIFIER_RAISED, str(error))
+                not_verified(work, Reason.VERIFIER_RAISED, str(error))
                 for work in station.in_flight[call]
             ]
         except RayError as error:
@@ -253,9 +211,9 @@ class VerifierFleet:
         for work, verdicts in zip(station.in_flight.pop(call), answers, strict=True):
             self._answer(station, work, verdicts)
 
-    def _replace(self, station: Station, error: RayError | _Stalled) -> None:
+    def _replace(self, station: Station, error: RayError | Stalled) -> None:
         """Start a dead actor anew and try again what it had not answered."""
-        stalled = isinstance(error, _Stalled)
+        stalled = isinstance(error, Stalled)
         stack = station.stop_stalled() if stalled else None
         if stalled or station.has_started():
             station.failed_starts = 0
@@ -264,21 +222,13 @@ class VerifierFleet:
             if station.failed_starts >= MAX_FAILED_STARTS:
                 raise FleetError(f"a verifier actor cannot start: {error}") from error
         lost = self._collect_lost(station)
-        # Calls run in the order they were sent: only the foremost can have caused the death.
-        for work in (work for batch in lost[: station.num_threads] for work in batch):
-            work.tries += 1
-        again = []
-        given_up = []
-        for work in (work for batch in lost for work in batch):
-            # What hangs again by itself is known; what dies may have been another's victim.
-            if work.tries < (MAX_STALLS if stalled else MAX_TRIES):
-                again.append(work)
-                continue
-            given_up.append(work)
+        again, given_up = sort_lost(lost, num_threads=station.num_threads, stalled=stalled)
+        for work in given_up:
             detail = f"{work.tries} verifier actors failed with this submission, the last: {error}"
             reason = Reason.STALLED if stalled else Reason.WORKER_DIED
-            self._answer(station, work, _not_verified(work, reason, detail))
-        self._report(station, error, again=again, given_up=given_up, stack=stack)
+            self._answer(station, work, not_verified(work, reason, detail))
+        self._note(describe_loss(station, error, again=again, given_up=given_up, stack=stack))
+        station.vitals = None
         # One that is merely out of reach must not come back beside its successor.
         ray.kill(station.handle)
         if station.node_id is not None and station.node_id not in _alive_nodes():
@@ -302,39 +252,13 @@ class VerifierFleet:
                 self._answer(station, work, verdicts)
         return lost
 
-    def _report(
-        self,
-        station: Station,
-        error: Exception,
-        *,
-        again: list[Work],
-        given_up: list[Work],
-        stack: str | None,
-    ) -> None:
-        last = f" Last known: {station.vitals}." if station.vitals else ""
-        self._note(
-            Incident(
-                stage="verification",
-                worker=station.name,
-                cause=f"{error}{last}",
-                action="restarted",
-                problem_ids=tuple(dict.fromkeys(w.problem.id for w in (*given_up, *again))),
-                num_redone=sum(len(work.submissions) for work in again),
-                num_lost=sum(len(work.submissions) for work in given_up),
-                stack=stack,
-            )
-        )
-        station.vitals = None
-
     def _move_away(self, station: Station, pieces: list[Work]) -> None:
         """Give the work of a node that is gone to the other nodes."""
-        for name in station.specs:
-            self._nodes[name].remove(station)
-            if not self._nodes[name]:
-                raise FleetError(f"no node is left for the verifier {name!r}")
+        if orphaned := self._assignment.drop(station):
+            raise FleetError(f"no node is left for the verifier {orphaned[0]!r}")
         for work in pieces:
-            self._release(station, work)
-            self._assign(work)
+            self._assignment.release(station, work)
+            self._assignment.give(work)
 
 
 def _await_check(station: Station, give_up: float) -> None:
@@ -352,10 +276,3 @@ def _await_check(station: Station, give_up: float) -> None:
 
 def _alive_nodes() -> list[str]:
     return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-
-
-def _not_verified(work: Work, reason: Reason, detail: str) -> list[Verdict]:
-    verdict = Verdict(
-        status=Status.ERROR, score=None, reason=reason, verifier="fleet", detail=detail
-    )
-    return [verdict] * len(work.submissions)

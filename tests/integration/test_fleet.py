@@ -115,7 +115,7 @@ def children(name):
 def actor_pids(fleet, ray):
     return [
         ray.get(station.handle.__ray_call__.remote(lambda _: os.getpid()))
-        for station in fleet._stations()
+        for station in fleet._assignment.stations
     ]
 
 
