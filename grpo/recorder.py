@@ -205,20 +205,18 @@ class RunRecorder:
         self, before: EvaluationResult | None, after: EvaluationResult
     ) -> dict[str, Any]:
         old = {score.name: score for score in before.sets} if before else {}
-        return {
-            score.name: {
+        summary = {}
+        for score in after.sets:
+            first = old.get(score.name)
+            change = compare_pass_at_1(first, score, seed=self._seed) if first else None
+            summary[score.name] = {
                 "num_problems": score.num_problems,
                 "num_samples": score.num_samples,
-                "before": _dump(old[score.name].pass_at_k) if score.name in old else None,
+                "before": _dump(first.pass_at_k) if first else None,
                 "after": _dump(score.pass_at_k),
-                "pass@1_change": compare_pass_at_1(
-                    old[score.name], score, seed=self._seed
-                ).model_dump()
-                if score.name in old
-                else None,
+                "pass@1_change": change.model_dump() if change else None,
             }
-            for score in after.sets
-        }
+        return summary
 
 
 def sum_by_prefix(rows: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, float]:

@@ -30,7 +30,7 @@ _DPI = 200
 def write_plots(results: Mapping[str, EvaluationResult], folder: Path, seed: int) -> list[Path]:
     """Write the curves of every set that the first evaluation has.
 
-    Where all have one sample a problem there is no curve to draw, and no file.
+    Where all have one sample a problem, or nothing was verified, there is no curve and no file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     first = next(iter(results.values()))
@@ -78,8 +78,11 @@ def plot_pass_at_k(
         seed: Of the bands' resampling.
 
     Returns:
-        The files.
+        The files; none where no evaluation has a score to draw.
     """
+    drawn = {name: estimate_curve(score.problems, seed) for name, score in curves.items()}
+    if not any(drawn.values()):
+        return []
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -87,13 +90,10 @@ def plot_pass_at_k(
         height = _HEIGHT_IN + _LEGEND_ROW_IN * math.ceil(len(curves) / _LEGEND_COLUMNS)
         figure = Figure(figsize=(_WIDTH_IN, height), layout="constrained")
         axes: Any = figure.subplots()
-        largest = 1
-        for place, (name, score) in enumerate(curves.items()):
-            estimates = estimate_curve(score.problems, seed)
+        for place, (name, estimates) in enumerate(drawn.items()):
             if estimates:
-                largest = max(largest, *estimates)
                 _draw_curve(axes, name, estimates, place)
-        _label_axes(axes, title, choose_ks(largest))
+        _label_axes(axes, title, choose_ks(max(k for curve in drawn.values() for k in curve)))
         # Below the axes, where no curve can run through it.
         figure.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS, frameon=False)
         files = [file.with_name(f"{file.name}.{suffix}") for suffix in ("png", "svg")]

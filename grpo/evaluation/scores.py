@@ -267,13 +267,18 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def compare_pass_at_1(before: SetScore, after: SetScore, *, seed: int) -> Estimate:
-    """Paired difference of pass@1, after minus before, over the problems that both could score."""
+def compare_pass_at_1(before: SetScore, after: SetScore, *, seed: int) -> Estimate | None:
+    """Paired difference of pass@1, after minus before, over the problems that both could score.
+
+    None where they have no such problem in common.
+    """
     old = {p.problem_id: p.num_correct / p.num_samples for p in before.problems if p.num_samples}
     differences = [
         p.num_correct / p.num_samples - old[p.problem_id]
         for p in after.problems
         if p.num_samples and p.problem_id in old
     ]
+    if not differences:
+        return None
     low, high = find_difference_interval(differences, seed=seed)
     return Estimate(value=_mean(differences), low=low, high=high)

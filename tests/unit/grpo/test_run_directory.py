@@ -144,15 +144,19 @@ def test_unverified_samples_are_in_no_estimate_but_beside_it():
     assert score.unverified_fraction == pytest.approx(1 / 6)
 
 
-def test_the_recorder_sums_a_run_up(tmp_path, capsys):
-    recorder = RunRecorder(
-        directory=RunDirectory(tmp_path),
-        console=Console(steps=2),
+def make_recorder(folder, steps):
+    return RunRecorder(
+        directory=RunDirectory(folder),
+        console=Console(steps=steps),
         seed=0,
         trackers=(),
         laps=Laps(0.0),
         incidents=NO_INCIDENTS,
     )
+
+
+def test_the_recorder_sums_a_run_up(tmp_path, capsys):
+    recorder = make_recorder(tmp_path, steps=2)
     before = [make_group("a", RIGHT, WRONG), make_group("b", WRONG, WRONG)]
     after = [make_group("a", RIGHT, RIGHT), make_group("b", RIGHT, WRONG)]
     recorder.keep_evaluation(make_result(0, *before), before)
@@ -176,16 +180,26 @@ def test_the_recorder_sums_a_run_up(tmp_path, capsys):
         assert text in printed
 
 
+UNVERIFIED, HALF, SCORED = (ERROR, ERROR), (RIGHT, ERROR), (RIGHT, WRONG)
+
+
+@pytest.mark.parametrize("before", [UNVERIFIED, HALF, SCORED])
+@pytest.mark.parametrize("after", [UNVERIFIED, HALF, SCORED])
+def test_whatever_was_not_verified_a_run_is_summed_up(tmp_path, before, after):
+    recorder = make_recorder(tmp_path, steps=1)
+    for step, statuses in enumerate((before, after)):
+        groups = [make_group("a", *statuses)]
+        recorder.keep_evaluation(make_result(step, *groups), groups)
+    summary = recorder.close(complete=True)
+
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    change = summary["held_out"]["maths"]["pass@1_change"]
+    assert (change is None) == (UNVERIFIED in (before, after))
+
+
 def test_a_symptom_is_shown_with_examples_and_kept(tmp_path, capsys):
     directory = RunDirectory(tmp_path)
-    recorder = RunRecorder(
-        directory=directory,
-        console=Console(steps=9),
-        seed=0,
-        trackers=(),
-        laps=Laps(0.0),
-        incidents=NO_INCIDENTS,
-    )
+    recorder = make_recorder(tmp_path, steps=9)
     for step in range(1, 6):
         recorder.keep_rollouts(step, [make_group("a", Status.NO_ANSWER, WRONG)])
         metrics = {"verdicts/no_answer": 0.5, "time/step": 1.0}
