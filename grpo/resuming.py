@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from grpo.checkpointer import Stateful
 from grpo.checkpoints import MANIFEST, latest_checkpoint, read_state, verify_checkpoint
-from grpo.config.schema import RunConfig
+from grpo.config import RunConfig, load_config
 from grpo.protocols import Progress
 from grpo.run_directory import RunDirectory
 from verifiers.errors import UserError
@@ -23,7 +21,8 @@ FORKED_FROM = "forked_from.json"
 _FREE = frozenset(
     {
         "run_name", "output_dir", "steps", "save_steps", "keep_last", "metric_for_best_model",
-        "eval_steps", "report_to", "eval_before_train", "rollout", "learner", "verification", "ray",
+        "eval_steps", "eval_before_train", "evaluation", "report_to", "max_non_finite_steps",
+        "max_tokens_per_microbatch", "placement", "rollout", "learner", "verification", "ray",
     }
 )  # fmt: skip
 
@@ -35,10 +34,12 @@ class Start:
     Attributes:
         checkpoint: What it begins with.
         directory: The folder of the run that it goes on with; None where it is a new run.
+        changes: Options of that run that are others now: what each was, and is.
     """
 
     checkpoint: Path
     directory: RunDirectory | None = None
+    changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict[str, tuple[Any, Any]])
 
 
 def find_start(
@@ -60,8 +61,7 @@ def find_start(
             "--resume goes on with a run and --fork starts a new one from it: give one of the two."
         )
     if resume is not None:
-        directory, checkpoint = find_run(config, resume, warn)
-        return Start(checkpoint=checkpoint, directory=directory)
+        return find_run(config, resume, warn)
     if fork is None:
         return None
     checkpoint = _find_fork(Path(fork).expanduser(), warn)
@@ -87,9 +87,7 @@ def _find_fork(path: Path, warn: Callable[[str], None]) -> Path:
     return checkpoint.resolve()
 
 
-def find_run(
-    config: RunConfig, given: str, warn: Callable[[str], None]
-) -> tuple[RunDirectory, Path]:
+def find_run(config: RunConfig, given: str, warn: Callable[[str], None]) -> Start:
     """Find a run's folder and its newest whole checkpoint.
 
     Args:
@@ -104,15 +102,14 @@ def find_run(
     directory = RunDirectory(path)
     if not (path / "config.yaml").is_file():
         raise UserError(f"--resume {path}: this is not a run's folder, it has no config.yaml.")
-    _check_same_run(config, path / "config.yaml")
+    changes = _find_changes(config, path / "config.yaml")
     checkpoint = latest_checkpoint(directory.checkpoints, warn)
     if checkpoint is None:
         raise UserError(
             f"--resume {path}: the run has no whole checkpoint to go on from. Start it anew "
-            f"without "
-            "--resume, with save_steps=N to have a checkpoint every N steps."
+            "without --resume, with save_steps=N to have a checkpoint every N steps."
         )
-    return directory, checkpoint
+    return Start(checkpoint=checkpoint, directory=directory, changes=changes)
 
 
 def _newest_run(config: RunConfig) -> Path:
@@ -127,22 +124,47 @@ def _newest_run(config: RunConfig) -> Path:
     return max(runs, key=lambda run: (run / "config.yaml").stat().st_mtime)
 
 
-def _check_same_run(config: RunConfig, file: Path) -> None:
-    old = yaml.safe_load(file.read_text(encoding="utf-8"))
-    new = config.model_dump(mode="json")
-    for name in sorted((set(old) | set(new)) - _FREE):
-        if old.get(name) != new.get(name):
+def _find_changes(config: RunConfig, file: Path) -> dict[str, tuple[Any, Any]]:
+    """What differs from the run's own configuration, all of which may."""
+    # Read as a configuration, so that options which are newer than the run have their defaults.
+    kept, _ = load_config(str(file.absolute()))
+    old, new = kept.model_dump(mode="json"), config.model_dump(mode="json")
+    changes = {name: (was, now) for name, was, now in _compare(old, new)}
+    for name, (was, now) in changes.items():
+        if name.partition(".")[0] not in _FREE:
             raise UserError(
-                f"--resume: {name} is {_show(new.get(name))} now, but {_show(old.get(name))} in "
-                f"{file}. A run goes on with the configuration it was started with; set it back, "
-                f"or "
-                "start a new run."
+                f"--resume: {name} is {_show(now)} now, but {_show(was)} in {file}. A run goes on "
+                "with the configuration it was started with; set it back, or start a new run from "
+                f"its checkpoint with --fork {file.parent}."
             )
+    return changes
+
+
+def _compare(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    for name in sorted({*old, *new}):
+        was, now = old.get(name), new.get(name)
+        if isinstance(was, dict) and isinstance(now, dict):
+            yield from _compare(was, now, f"{prefix}{name}.")
+        elif was != now:
+            yield f"{prefix}{name}", was, now
 
 
 def _show(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def keep_changes(
+    config: RunConfig, start: Start, directory: RunDirectory, *, say: Callable[[str], None]
+) -> None:
+    """Write the configuration that a resumed run goes on with, and keep what was another before."""
+    for name, (was, now) in start.changes.items():
+        say(f"changed    {name}: {_show(was)} before, {_show(now)} now")
+    step = read_progress(start.checkpoint).step
+    directory.append_line("resumed.jsonl", {"step": step, "changes": start.changes})
+    directory.write_config(config)
 
 
 def read_progress(checkpoint: Path) -> Progress:

@@ -22,6 +22,7 @@ from verifiers.errors import UserError
 # Enough to see what is going on, and no more than a few MB.
 KEPT_TRACES = 50
 _CONFIG = "config.yaml"
+_HELD = ".held"
 
 
 class RunDirectory:
@@ -55,7 +56,7 @@ class RunDirectory:
             return cls(path)
 
     def hold(self) -> AbstractContextManager[None]:
-        """Keep the folder, whose configuration is written, to this process.
+        """Keep the folder to this process.
 
         Raises:
             UserError: Another process is at work in it.
@@ -64,7 +65,9 @@ class RunDirectory:
             f"Another `verigrad train` is at work in {self.path}. Wait for its end, or stop it, "
             "before --resume; for another run beside it, leave --resume out."
         )
-        return hold_file(self.path / _CONFIG, busy=busy)
+        held = self.path / _HELD
+        held.touch()
+        return hold_file(held, busy=busy)
 
     def write_config(self, config: RunConfig) -> None:
         """Write the resolved configuration."""

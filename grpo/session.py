@@ -28,7 +28,14 @@ from grpo.preparation import Prepared, describe, prepare
 from grpo.protocols import Progress
 from grpo.publisher import ProvingPublisher
 from grpo.recorder import RunRecorder
-from grpo.resuming import FORKED_FROM, Start, find_start, read_progress, restore_parts
+from grpo.resuming import (
+    FORKED_FROM,
+    Start,
+    find_start,
+    keep_changes,
+    read_progress,
+    restore_parts,
+)
 from grpo.rollout.errors import RolloutError
 from grpo.run_directory import RunDirectory
 from grpo.skips import SkipGuard
@@ -84,6 +91,8 @@ def run_training(
             directory.hold(),
             open_trackers(config.report_to, directory.path, plain) as trackers,
         ):
+            if start is not None and start.changes:
+                keep_changes(config, start, directory, say=console.line)
             complete, summary = _train(
                 config,
                 prepared,

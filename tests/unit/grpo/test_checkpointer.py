@@ -6,6 +6,7 @@ import json
 import threading
 
 import pytest
+import yaml
 
 from grpo.checkpointer import RunCheckpointer
 from grpo.checkpoints import list_checkpoints, read_state, verify_checkpoint
@@ -13,7 +14,8 @@ from grpo.config.schema import RunConfig
 from grpo.evaluation.scores import Estimate, EvaluationResult, SetScore
 from grpo.learner.errors import LearnerDied
 from grpo.protocols import Progress
-from grpo.resuming import find_start
+from grpo.resuming import find_start, keep_changes
+from grpo.run_directory import RunDirectory
 from verifiers.errors import UserError
 
 
@@ -128,6 +130,53 @@ def run(tmp_path):
 
 def make_config(**options):
     return RunConfig.model_validate({"model": "m", "data": {"path": "d.jsonl"}} | options)
+
+
+def resume(run, config):
+    return find_start(config, resume=str(run), fork=None, warn=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("max_tokens_per_microbatch", 512),
+        ("placement", "dedicated"),
+        ("max_non_finite_steps", 9),
+        ("evaluation", {"num_samples": 8}),
+        ("rollout", {"gpu_memory_utilization": 0.4}),
+        ("learner", {"gradient_checkpointing": True}),
+    ],
+)
+def test_a_run_goes_on_with_what_does_not_change_its_gradient(run, option, value):
+    directory = RunDirectory(run)
+    directory.write_config(make_config())
+    changed = make_config(**{option: value})
+    start = resume(run, changed)
+    said = []
+    keep_changes(changed, start, directory, say=said.append)
+
+    assert len(said) == len(start.changes) == 1
+    assert option in said[0]
+    assert resume(run, changed).changes == {}
+    (kept,) = directory.read_lines("resumed.jsonl")
+    assert kept["step"] == 4
+    assert list(kept["changes"]) == list(start.changes)
+
+
+def test_a_run_does_not_go_on_as_another(run):
+    RunDirectory(run).write_config(make_config())
+    with pytest.raises(UserError, match=r"beta is 0\.5 now, but 0\.0 in .*--fork"):
+        resume(run, make_config(beta=0.5))
+
+
+def test_a_run_of_an_older_release_goes_on_without_the_options_that_are_new_since(run):
+    config = make_config()
+    old = config.model_dump(mode="json")
+    del old["use_rslora"], old["rewards"]["limit"], old["data"][0]["limit"]
+    (run / "config.yaml").write_text(yaml.safe_dump(old))
+    assert resume(run, config).changes == {}
+    with pytest.raises(UserError, match="use_rslora is True now, but False"):
+        resume(run, make_config(use_rslora=True))
 
 
 @pytest.mark.parametrize("below", ["", "checkpoints/checkpoint-4"])

@@ -54,10 +54,10 @@ def test_a_file_system_without_locks_is_worked_on_all_the_same(tmp_path, monkeyp
 
 def test_a_run_that_somebody_is_at_is_not_resumed(tmp_path):
     directory = RunDirectory.create(str(tmp_path), "run")
-    directory.write_config(RunConfig(model="m", data=()))
-    with (
-        directory.hold(),
-        pytest.raises(UserError, match=r"Another `verigrad train` is at work in .*--resume"),
-        RunDirectory(directory.path).hold(),
-    ):
-        pass
+    with directory.hold():
+        directory.write_config(RunConfig(model="m", data=(), steps=7))
+        with (
+            pytest.raises(UserError, match=r"Another `verigrad train` is at work in .*--resume"),
+            RunDirectory(directory.path).hold(),
+        ):
+            pass
