@@ -69,9 +69,8 @@ def find_model(name: str) -> str:
         if not (folder / "config.json").is_file():
             raise UserError(
                 f"model={name!r} is a folder without config.json. It must be a model in Hugging "
-                f"Face format; for a "
-                "run's checkpoint name its policy folder, such as "
-                "runs/NAME/checkpoints/step-000050/policy."
+                "Face format; for a run's checkpoint name its policy folder, such as "
+                "runs/NAME/checkpoints/checkpoint-50/policy."
             )
         return str(folder.resolve())
     looks_local = name.startswith((".", "/", "~")) or name.count("/") != 1

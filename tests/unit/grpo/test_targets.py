@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from grpo.adapters import merge_adapter
 from grpo.checkpoints import write_checkpoint
 from grpo.cli import main
+from grpo.paths import find_model
 from grpo.seeding import seed_everything
 from grpo.targets import find_target
 from verifiers.errors import UserError
@@ -133,6 +135,17 @@ def test_runs_checkpoints_models_and_hub_ids_are_found(run_folder, tiny_policy):
     assert find(tiny_policy)[:2] == (str(tiny_policy), tiny_policy.name)
     assert find("owner/name")[:2] == ("owner/name", "name")
     assert find("embedded:quickstart")[:2] == ("embedded:quickstart", "embedded-quickstart")
+
+
+def test_a_run_that_is_given_as_the_model_is_told_where_its_policy_is(tmp_path):
+    run = tmp_path / "runs" / "NAME"
+    with write_checkpoint(run / "checkpoints", step=50, state={}) as partial:
+        (partial / "policy").mkdir()
+    with pytest.raises(UserError, match="folder without config") as caught:
+        find_model(str(run))
+    example = re.search(r"runs/NAME/\S+(?=\.)", str(caught.value))
+    assert example is not None
+    assert (tmp_path / example.group()).is_dir()
 
 
 def test_a_run_without_a_checkpoint_is_told(run_folder):
