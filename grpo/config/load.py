@@ -15,6 +15,8 @@ from grpo.config.schema import RunConfig
 from grpo.paths import find_file
 from verifiers.errors import UserError
 
+_Path = tuple[str, ...]
+
 
 def load_config(path: str, overrides: Sequence[str] = ()) -> tuple[RunConfig, list[str]]:
     """Read, override and check a configuration.
@@ -31,12 +33,9 @@ def load_config(path: str, overrides: Sequence[str] = ()) -> tuple[RunConfig, li
         what is known.
     """
     file = find_file(path, what="configuration file")
-    raw = _read_yaml(file)
     notes: list[str] = []
-    for text in overrides:
-        key, value = _split_override(text)
-        _assign(raw, key, value, where=f"override {text!r}")
-    raw = _map_aliases(raw, notes)
+    raw = _map_aliases(_read_yaml(file), notes)
+    _override(raw, overrides, notes)
     try:
         return RunConfig.model_validate(raw), notes
     except ValidationError as error:
@@ -51,6 +50,22 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise UserError(f"{file} must hold a mapping of options, but holds {type(raw).__name__}.")
     return raw
+
+
+def _override(raw: dict[str, Any], overrides: Sequence[str], notes: list[str]) -> None:
+    """Put each override in the place of what the file has, by whatever name it goes there."""
+    spellings: dict[_Path, _Path] = {}
+    for text in overrides:
+        key, value = _split_override(text)
+        parts = tuple(key.split("."))
+        leaves = [(parts, value)]
+        if isinstance(value, dict) and value:
+            inner = [((*parts, *path), leaf) for path, leaf in _leaves(value)]
+            leaves = inner if any(_find_alias(path) for path, _ in inner) else leaves
+        for path, leaf in leaves:
+            ours, new = _translate(path, leaf, notes)
+            _check_one_spelling(path, ours, spellings)
+            _assign(raw, ours, new, where=f"override {text!r}")
 
 
 def _split_override(text: str) -> tuple[str, Any]:
@@ -77,8 +92,7 @@ def _parse_scalar(value: str) -> Any:
     return parsed
 
 
-def _assign(raw: dict[str, Any], key: str, value: Any, where: str) -> None:
-    parts = key.split(".")
+def _assign(raw: dict[str, Any], parts: _Path, value: Any, where: str) -> None:
     node: Any = raw
     for part in parts[:-1]:
         node = _descend(node, part, where)
@@ -120,23 +134,35 @@ def _index(node: list[Any], part: str, where: str) -> int:
 def _map_aliases(raw: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Replace the names of other trainers by ours, with a note for each."""
     mapped: dict[str, Any] = {}
+    spellings: dict[_Path, _Path] = {}
     for path, value in _leaves(raw):
-        alias = _find_alias(path)
-        if alias is None:
-            _put(mapped, path, value)
-            continue
-        ours, convert = alias
-        foreign, new = ".".join(path), convert(value)
-        if _present(raw, ours):
-            raise UserError(
-                f"{foreign} and {ours} are the same option, and both are given; keep {ours}."
-            )
-        notes.append(f"{foreign} is called {ours} here: {ours}={new}")
-        _put(mapped, tuple(ours.split(".")), new)
+        ours, new = _translate(path, value, notes)
+        _check_one_spelling(path, ours, spellings)
+        _put(mapped, ours, new)
     return mapped
 
 
-def _find_alias(path: tuple[str, ...]) -> tuple[str, Callable[[Any], Any]] | None:
+def _translate(path: _Path, value: Any, notes: list[str]) -> tuple[_Path, Any]:
+    """An option's name here, and its value."""
+    alias = _find_alias(path)
+    if alias is None:
+        return path, value
+    ours, convert = alias
+    new = convert(value)
+    notes.append(f"{'.'.join(path)} is called {ours} here: {ours}={new}")
+    return tuple(ours.split(".")), new
+
+
+def _check_one_spelling(path: _Path, ours: _Path, spellings: dict[_Path, _Path]) -> None:
+    other = spellings.setdefault(ours, path)
+    if other != path:
+        first, second, kept = (".".join(name) for name in (path, other, ours))
+        raise UserError(
+            f"{first} and {second} are the same option, and both are given; keep {kept}."
+        )
+
+
+def _find_alias(path: _Path) -> tuple[str, Callable[[Any], Any]] | None:
     if ".".join(path) in ALIASES:
         return ALIASES[".".join(path)]
     if path[0] in RunConfig.model_fields:
@@ -144,9 +170,7 @@ def _find_alias(path: tuple[str, ...]) -> tuple[str, Callable[[Any], Any]] | Non
     return ALIASES.get(".".join(path[-2:])) or ALIASES.get(path[-1])
 
 
-def _leaves(
-    node: dict[str, Any], prefix: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(node: dict[str, Any], prefix: _Path = ()) -> Iterator[tuple[_Path, Any]]:
     for name, child in node.items():
         path = (*prefix, str(name))
         if isinstance(child, dict) and child:
@@ -155,19 +179,10 @@ def _leaves(
             yield path, child
 
 
-def _put(mapped: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _put(mapped: dict[str, Any], path: _Path, value: Any) -> None:
     for part in path[:-1]:
         mapped = mapped.setdefault(part, {})
     mapped[path[-1]] = value
-
-
-def _present(raw: dict[str, Any], dotted: str) -> bool:
-    node: Any = raw
-    for part in dotted.split("."):
-        if not isinstance(node, dict) or part not in node:
-            return False
-        node = node[part]
-    return True
 
 
 def _explain(error: ValidationError, file: str) -> str:

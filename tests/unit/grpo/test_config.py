@@ -146,6 +146,25 @@ def test_an_alias_beside_our_own_name_is_refused(load):
         load(MINIMAL + "beta: 0.1\nkl_coef: 0.2")
 
 
+@pytest.mark.parametrize("file", ["beta: 0.1", "kl_coef: 0.1"])
+@pytest.mark.parametrize(
+    "override", ["beta=0.3", "kl_coef=0.3", "actor.kl_loss_coef=0.3", "actor={kl_loss_coef: 0.3}"]
+)
+def test_an_override_wins_by_whatever_name(load, file, override):
+    config, _ = load(MINIMAL + file, override)
+    assert config.beta == 0.3
+
+
+def test_an_override_by_two_names_is_refused(load):
+    with pytest.raises(UserError, match="kl_coef and beta are the same option"):
+        load(MINIMAL, "beta=0.1", "kl_coef=0.2")
+
+
+def test_two_aliases_of_one_option_are_refused(load):
+    with pytest.raises(UserError, match=r"kl_loss_coef and kl_coef .* keep beta"):
+        load(MINIMAL + "kl_coef: 0.1\nkl_loss_coef: 0.2")
+
+
 def test_every_alias_leads_to_an_option_that_exists():
     known = set(known_options())
     assert {ours for ours, _ in ALIASES.values()} <= known
@@ -159,7 +178,8 @@ def test_no_alias_shadows_an_option_of_ours():
 def test_a_resolved_configuration_loads_as_itself(load, tmp_path):
     import yaml
 
-    config, _ = load(MINIMAL, "beta=0.5", "verifiers.math={}", "importance_max=.inf")
+    text = MINIMAL + "verifiers: {'rewards.py:close': {threshold: 0.5}}"
+    config, _ = load(text, "beta=0.5", "verifiers.math={}", "importance_max=.inf")
     (tmp_path / "again.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     again, notes = load_config(str(tmp_path / "again.yaml"))
     assert again == config
