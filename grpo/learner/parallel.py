@@ -32,11 +32,11 @@ def distribute_policy(
     """
     if sharding == "ddp":
         return accelerator.prepare_model(policy, evaluation_mode=not trainable)
-    _shard(policy, accelerator)
+    _shard(policy, accelerator, trainable=trainable)
     return policy
 
 
-def _shard(policy: Policy, accelerator: Accelerator) -> None:
+def _shard(policy: Policy, accelerator: Accelerator, *, trainable: bool) -> None:
     """Shard the weights over all ranks, in place.
 
     accelerate does so on GPUs only; torch does on every device that has collectives. Under bfloat16
@@ -51,7 +51,14 @@ def _shard(policy: Policy, accelerator: Accelerator) -> None:
     )
     for block in policy.blocks():
         fully_shard(block, mesh=mesh, mp_policy=precision)
-    fully_shard(policy, mesh=mesh, mp_policy=precision)
+    # Left to itself torch keeps what no block holds (embedding, norm, output layer) whole after a
+    # forward pass, for the backward pass. Where none follows, it would stay whole for good.
+    fully_shard(
+        policy,
+        mesh=mesh,
+        mp_policy=precision,
+        reshard_after_forward=None if trainable else True,
+    )
 
 
 def hold_exchange(wrapped: nn.Module, accelerator: Accelerator) -> AbstractContextManager[None]:

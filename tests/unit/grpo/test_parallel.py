@@ -108,8 +108,10 @@ def test_the_gradient_is_one_under_every_split(exact, samples, build):
 def test_several_updates_and_what_the_whole_batch_decides_are_one_on_any_ranks(
     exact, samples, build
 ):
-    """KL in the reward of completions and of tokens, mean importance weights, adapted weights."""
+    """KL to a reference that follows, in the reward of completions and of tokens; mean importance
+    weights, adapted weights."""
     several = {"num_iterations": 2, "num_mini_batches": 2, "kl_target": 0.01, "beta": 0.3}
+    several |= {"ref_model_sync_steps": 3, "ref_model_mixup_alpha": 0.5}
     normalised = Objective(importance_sampling="token_truncate", importance_normalise=True)
     variants = [
         {**several, "objective": resolve_objective("rloo")},
@@ -138,8 +140,9 @@ def test_fsdp2_shards_the_weights_and_trains_as_one_rank_does(exact, samples, bu
     [[single]] = run_ranks(1, [job])
     sharded = {**job, "options": replace(exact, sharding="fsdp2")}
     ranks = [answers[0] for answers in run_ranks(2, [sharded])]
-    assert sum(rank["held"] for rank in ranks) == single["held"]
-    assert max(rank["held"] for rank in ranks) < 0.6 * single["held"]
+    for held in ("held", "held_reference"):
+        assert sum(rank[held] for rank in ranks) == single[held]
+        assert max(rank[held] for rank in ranks) < 0.6 * single[held]
     for rank in ranks:
         assert_same(rank["weights"], single["weights"], tolerance=1e-7)
         for found, expected in zip(rank["metrics"], single["metrics"], strict=True):
@@ -151,7 +154,8 @@ def test_fsdp2_shards_the_weights_and_trains_as_one_rank_does(exact, samples, bu
 @pytest.mark.parametrize("lora", [None, LoraOptions(r=4)], ids=["full", "lora"])
 def test_a_checkpoint_serves_any_number_of_ranks(exact, build, tmp_path, lora):
     """One rank, then two that share the weights, then one again: as if it were one all the time."""
-    options = replace(exact, lora=lora, ref_model_sync_steps=0 if lora else 2)
+    follows = {} if lora else {"ref_model_sync_steps": 1, "ref_model_mixup_alpha": 0.5}
+    options = replace(exact, lora=lora, **follows)
     sharded = replace(options, sharding="fsdp2")
     batches = [build.batch(build.samples(seed=step), step) for step in range(1, 5)]
     first, second = tmp_path / "first", tmp_path / "second"

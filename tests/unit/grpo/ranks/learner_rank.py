@@ -12,13 +12,12 @@ import traceback
 from dataclasses import replace
 from typing import Any
 
-from torch.distributed.tensor import DTensor
-
-from grpo.learner.shards import gather_tensor
+from grpo.learner.shards import gather_tensor, own_part
 
 
 def run_job(*, options, batches, probes=(), load=None, save=None):
     from grpo.learner.learner import Learner
+    from grpo.learner.reference import PolicyCopy
 
     learner = Learner(options)
     if load is not None:
@@ -27,10 +26,14 @@ def run_job(*, options, batches, probes=(), load=None, save=None):
     if save is not None:
         learner.state.begin_save(save)
         learner.state.finish_save()
+    reference = learner.reference
     return {
         "metrics": metrics,
         "weights": {name: tensor.numpy() for name, tensor in learner.named_weights()},
-        "held": sum(_count_held(weight) for weight in learner.policy.parameters()),
+        "held": _count_held(learner.policy),
+        "held_reference": _count_held(reference.policy)
+        if isinstance(reference, PolicyCopy)
+        else None,
         "gradients": [_find_gradient(learner, *probe) for probe in probes],
     }
 
@@ -49,8 +52,8 @@ def _find_gradient(learner, budget, batch) -> dict[str, Any]:
     return found
 
 
-def _count_held(weight) -> int:
-    return (weight.to_local() if isinstance(weight, DTensor) else weight).numel()
+def _count_held(module) -> int:
+    return sum(own_part(weight).numel() for weight in module.parameters())
 
 
 task: dict[str, Any] = globals()["task"]
