@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from grpo.algorithms.losses import NO_RATIO
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import PRESETS, resolve_objective
 from grpo.config.schema import RunConfig
@@ -26,7 +27,7 @@ def make_objective(config: RunConfig) -> Objective:
         overrides["importance_sampling"] = "token_truncate"
     objective = resolve_objective(config.loss_type, overrides)
     _check_sampler(config, objective)
-    _check_schedule(config)
+    _check_schedule(config, objective)
     _check_staleness(config, objective)
     return objective
 
@@ -113,7 +114,7 @@ def _check_staleness(config: RunConfig, objective: Objective) -> None:
         )
 
 
-def _check_schedule(config: RunConfig) -> None:
+def _check_schedule(config: RunConfig, objective: Objective) -> None:
     if config.kl_target is not None and config.beta == 0:
         raise UserError(
             f"kl_target={config.kl_target} has no effect with beta=0, which has no KL to adapt: set"
@@ -124,4 +125,12 @@ def _check_schedule(config: RunConfig) -> None:
             f"num_mini_batches={config.num_mini_batches} is more than"
             f" prompts_per_step={config.prompts_per_step}: an update learns from whole groups, so"
             " there must be a prompt for each"
+        )
+    if config.num_iterations * config.num_mini_batches > 1 and objective.policy_loss in NO_RATIO:
+        key = "num_iterations" if config.num_iterations > 1 else "num_mini_batches"
+        raise UserError(
+            f"{key}={getattr(config, key)} makes several updates on a batch and contradicts"
+            f" policy_loss={objective.policy_loss!r} (loss_type={config.loss_type!r}), which has no"
+            " ratio of new to old policy: nothing corrects for what the first of them changed."
+            " Leave it at 1, or use policy_loss='ppo_clip'"
         )

@@ -37,6 +37,8 @@ def _find_disagreements(config: RunConfig, device: str) -> Iterator[str]:
         )
     if config.lora_target_modules and not config.lora_r:
         yield "lora_target_modules is set, but lora_r=0 trains without adapters; set lora_r."
+    if config.learner.reference_offload:
+        yield from _find_what_offloading_lacks(config, device)
     if config.ref_model_sync_steps and not config.beta:
         yield (
             f"ref_model_sync_steps={config.ref_model_sync_steps} is for the reference of the KL "
@@ -58,6 +60,20 @@ def _find_disagreements(config: RunConfig, device: str) -> Iterator[str]:
         )
     if config.optim == "adamw_8bit":
         yield from _find_what_8_bits_lack(config, device)
+
+
+def _find_what_offloading_lacks(config: RunConfig, device: str) -> Iterator[str]:
+    lacking = {
+        "beta=0 has no reference": not config.beta,
+        f"with lora_r={config.lora_r} it is the model under the adapters": config.lora_r > 0,
+        "the learner runs on the CPU": device == "cpu",
+    }
+    for reason, holds in lacking.items():
+        if holds:
+            yield (
+                "learner.reference_offload=true would free nothing and cost a pass over each "
+                f"batch: {reason}; leave it out."
+            )
 
 
 def _find_what_8_bits_lack(config: RunConfig, device: str) -> Iterator[str]:

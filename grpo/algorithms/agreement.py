@@ -91,6 +91,12 @@ def _check_kl(objective: Objective) -> None:
             "kl_estimator='k3_ratio' contradicts kl_placement='reward': the ratio whose gradient it"
             " needs is 1 before the update. Use 'k1', whose gradient there is exact"
         )
+    if objective.kl_placement == "loss" and objective.kl_estimator == "k1":
+        raise UserError(
+            "kl_estimator='k1' contradicts kl_placement='loss': its gradient there is noise that"
+            " pulls nowhere, whatever beta is. Use 'k3_ratio', whose gradient is that of the KL, or"
+            " kl_placement='reward'"
+        )
 
 
 def _check_mismatch(objective: Objective, given: Mapping[str, Any]) -> None:

@@ -177,6 +177,8 @@ LOSSES: Mapping[str, LossFunction] = {
     "reinforce": reinforce,
     "dppo_tv": dppo_tv,
 }
+# Whose gradient is the same however far the policy has moved since it drew the samples.
+NO_RATIO = frozenset({"reinforce"})
 
 
 def find_loss(name: str) -> LossFunction:

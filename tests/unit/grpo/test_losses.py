@@ -7,7 +7,13 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from grpo.algorithms.losses import LOSSES, PolicyTokens, compute_policy_loss, find_loss
+from grpo.algorithms.losses import (
+    LOSSES,
+    NO_RATIO,
+    PolicyTokens,
+    compute_policy_loss,
+    find_loss,
+)
 from grpo.algorithms.presets import PRESETS, resolve_objective
 from grpo.algorithms.reductions import REDUCTIONS, compute_token_weights
 from verifiers.errors import UserError
@@ -51,6 +57,16 @@ def test_on_policy_gradient_is_the_policy_gradient(name):
     (gradient_N,) = torch.autograd.grad((weights_N * result.loss).sum(), tokens.logprobs)
     torch.testing.assert_close(gradient_N, -weights_N * tokens.advantages, rtol=0, atol=1e-12)
     assert torch.equal(result.ratio, torch.ones_like(result.ratio))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_gradient_depends_on_how_far_the_policy_moved_where_there_is_a_ratio(name):
+    tokens = make_tokens()
+    gradients = [
+        torch.autograd.grad(compute_policy_loss(name, each, PARAMETERS).loss.sum(), each.logprobs)
+        for each in (tokens, replace(tokens, old_logprobs=tokens.logprobs.detach()))
+    ]
+    assert torch.equal(gradients[0][0], gradients[1][0]) is (name in NO_RATIO)
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if name not in DETACHED])

@@ -8,6 +8,7 @@ from dataclasses import fields
 import pytest
 
 from grpo.algorithms.advantages import Scaling
+from grpo.algorithms.losses import NO_RATIO
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import PRESETS
 from grpo.assemble import assemble_batch
@@ -96,11 +97,30 @@ def test_a_nucleus_has_no_correction_by_default_and_refuses_one(nucleus):
             "num_mini_batches=9 is more than prompts_per_step=4",
         ),
         ({"loss_type": "rloo", "scale_rewards": "group"}, "'group' contradicts .*'rloo'"),
+        ({"beta": 0.1, "kl_estimator": "k1"}, "kl_estimator='k1' contradicts kl_placement='loss'"),
+        (
+            {"kl_placement": "reward", "kl_estimator": "k3_ratio"},
+            "kl_estimator='k3_ratio' contradicts kl_placement='reward'",
+        ),
     ],
 )
 def test_contradictions_are_named(options, message):
     with pytest.raises(UserError, match=message):
         make_objective(make_config(**options))
+
+
+@pytest.mark.parametrize("updates", [{"num_iterations": 2}, {"num_mini_batches": 4}])
+@pytest.mark.parametrize("loss_type", PRESETS)
+def test_several_updates_need_a_loss_that_sees_the_policy_change(loss_type, updates):
+    ((key, value),) = updates.items()
+    config = make_config(loss_type=loss_type, **updates)
+    if PRESETS[loss_type].policy_loss in NO_RATIO:
+        with pytest.raises(
+            UserError, match=rf"{key}={value} makes several.*contradicts policy_loss"
+        ):
+            make_objective(config)
+    else:
+        make_objective(config)
 
 
 def test_a_buffer_as_long_as_a_completion_is_refused():

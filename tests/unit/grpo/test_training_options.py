@@ -39,6 +39,7 @@ def check(device="cpu", weights=WEIGHTS, **options):
             "lora_r=8",
         ),
         ({"optim": "adamw_8bit"}, "optim=adamw_8bit", "CPU"),
+        ({"beta": 0.1, "learner": {"reference_offload": True}}, "reference_offload=true", "CPU"),
         ({"lora_r": 8, "lora_target_modules": ["c_attn"]}, "'c_attn'", "layers.*.q_proj"),
         ({"learner": {"frozen_layers": ["head"]}}, "'head'", "model.embed_tokens.weight"),
     ],
@@ -53,6 +54,14 @@ def test_both_sides_of_a_disagreement_are_named(options, first, second):
 def test_8_bits_and_shards_exclude_each_other():
     with pytest.raises(UserError, match="sharding=fsdp2"):
         check(device="cuda", optim="adamw_8bit", learner={"sharding": "fsdp2"})
+
+
+@pytest.mark.parametrize(("options", "lacks"), [({}, "beta=0"), ({"lora_r": 8}, "lora_r=8")])
+def test_a_reference_without_memory_of_its_own_is_not_offloaded(options, lacks):
+    offload = {"learner": {"reference_offload": True}}
+    with pytest.raises(UserError, match=rf"reference_offload=true would free nothing.*{lacks}"):
+        check(device="cuda", **offload, **{"beta": 0.1 if options else 0.0, **options})
+    check(device="cuda", beta=0.1, **offload)
 
 
 def test_agreeing_options_pass():
