@@ -224,7 +224,10 @@ class VllmEngine:
 
     def _make_update(self, payload: WeightPayload, buffer: np.ndarray) -> dict[str, Any]:
         source: np.ndarray | str = buffer
-        if not self._in_process:
+        if payload.transport == "shared_memory" and not self._in_process:
+            # The children read the sender's own segment: every copy is a whole model more.
+            source = payload.handle
+        elif not self._in_process:
             self._segment.reserve(payload.num_bytes)[:] = buffer
             source = self._segment.name
         plan = [asdict(spec) for spec in payload.plan]

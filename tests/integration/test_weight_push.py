@@ -76,6 +76,20 @@ def make_requests(num_groups):
     ]
 
 
+def test_shared_memory_holds_the_weights_once_whatever_the_engines_are(
+    pool, policy, segments_before
+):
+    pool.wait_ready()
+    sender = make_sender("shared_memory")
+    try:
+        payload = sender.send(list(policy.named_parameters()))
+        pool.publish(pool.policy_version + 1, payload)
+        (segment,) = set(SEGMENTS.glob("verigrad-weights-*")) - segments_before
+        assert segment.name == payload.handle
+    finally:
+        sender.close()
+
+
 @pytest.mark.parametrize("transport", ["object", "shared_memory", "gloo"])
 def test_weights_reach_the_children_over_every_transport(pool, policy, transport):
     sender = make_sender(transport)
