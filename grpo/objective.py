@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from grpo.algorithms.losses import NO_RATIO
+from grpo.algorithms.losses import NO_RATIO, SEQUENCE_LEVEL
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import PRESETS, resolve_objective
 from grpo.config.schema import RunConfig
@@ -24,7 +24,7 @@ def make_objective(config: RunConfig) -> Objective:
         field.name: getattr(config, field.name) for field in fields(Objective)
     }
     if overrides["importance_sampling"] is None and _can_be_corrected(config):
-        overrides["importance_sampling"] = "token_truncate"
+        overrides["importance_sampling"] = _choose_correction(config)
     objective = resolve_objective(config.loss_type, overrides)
     _check_sampler(config, objective)
     _check_schedule(config, objective)
@@ -75,6 +75,19 @@ def _can_be_corrected(config: RunConfig) -> bool:
         return False
     old = config.old_logprobs or preset.old_logprobs
     return old == "learner" and samples_whole_distribution(config)
+
+
+def _choose_correction(config: RunConfig) -> str:
+    """The correction that fits the policy loss.
+
+    Weights of single tokens mean nothing to a loss that is one value a sequence. A sequence's own
+    weight is the product of its tokens': what the kernels differ by grows in it with the length,
+    until a few completions outweigh the rest, so it has to pay for itself against staleness.
+    """
+    policy_loss = config.policy_loss or PRESETS[config.loss_type].policy_loss
+    if policy_loss not in SEQUENCE_LEVEL:
+        return "token_truncate"
+    return "sequence_truncate" if config.max_staleness else "off"
 
 
 def _check_sampler(config: RunConfig, objective: Objective) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo.algorithms.advantages import SCALED
-from grpo.algorithms.losses import LOSSES, parameters_of
+from grpo.algorithms.losses import LOSSES, SEQUENCE_LEVEL, parameters_of
+from grpo.algorithms.mismatch import IMPORTANCE_SAMPLING
 from grpo.algorithms.objective import Objective
 from verifiers.errors import UserError
 
@@ -117,6 +118,13 @@ def _check_mismatch(objective: Objective, given: Mapping[str, Any]) -> None:
             f"{name}={getattr(objective, name)!r} contradicts old_logprobs='sampler', with which"
             " the ratio to the sampler is part of the policy loss already: set it to 'off'"
         )
+    if objective.policy_loss in SEQUENCE_LEVEL and corrected and not _is_by_sequence(objective):
+        raise UserError(
+            f"importance_sampling={objective.importance_sampling!r} contradicts"
+            f" policy_loss={objective.policy_loss!r}, whose loss is one value a sequence: weights"
+            " of single tokens average to no ratio at all. Use 'sequence_truncate',"
+            " 'sequence_mask' or 'off'"
+        )
     for low, high in (("importance_min", "importance_max"), ("rejection_min", "rejection_max")):
         smallest, largest = getattr(objective, low), getattr(objective, high)
         if not 0 <= smallest < largest:
@@ -129,3 +137,8 @@ def _check_mismatch(objective: Objective, given: Mapping[str, Any]) -> None:
             f"rejection_sampling={objective.rejection_sampling!r} rejects nothing without bounds:"
             " set rejection_max, and rejection_min for a ratio"
         )
+
+
+def _is_by_sequence(objective: Objective) -> bool:
+    correction = IMPORTANCE_SAMPLING[objective.importance_sampling]
+    return correction is not None and correction[0]

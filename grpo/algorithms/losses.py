@@ -179,6 +179,8 @@ LOSSES: Mapping[str, LossFunction] = {
 }
 # Whose gradient is the same however far the policy has moved since it drew the samples.
 NO_RATIO = frozenset({"reinforce"})
+# Whose value is one a sequence.
+SEQUENCE_LEVEL = frozenset({"gspo"})
 
 
 def find_loss(name: str) -> LossFunction:

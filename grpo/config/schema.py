@@ -122,8 +122,9 @@ class RunConfig(Section):
     """How far it may grow."""
     importance_sampling: Annotated[str | None, BeforeValidator(as_switch)] = None
     """Weighs the policy loss by the ratio of learner to sampler: `off`, `token_truncate` (TIS),
-    `token_mask` (MIS, IcePop), `sequence_truncate` or `sequence_mask`. By default `token_truncate`,
-    and `off` with a nucleus (`top_p`, `top_k`, `min_p`) or `old_logprobs: sampler`."""
+    `token_mask` (MIS, IcePop), `sequence_truncate` or `sequence_mask`. By default `token_truncate`;
+    `off` with a nucleus (`top_p`, `top_k`, `min_p`) or `old_logprobs: sampler`; and where the loss
+    is one value a completion (`gspo`), `sequence_truncate` with `max_staleness`, `off` without."""
     importance_min: Annotated[float, Field(ge=0)] | None = None
     """Smallest ratio that counts; by default 0."""
     importance_max: Annotated[float, Field(gt=0)] | None = None

@@ -8,7 +8,8 @@ from dataclasses import fields
 import pytest
 
 from grpo.algorithms.advantages import Scaling
-from grpo.algorithms.losses import NO_RATIO
+from grpo.algorithms.losses import NO_RATIO, SEQUENCE_LEVEL
+from grpo.algorithms.mismatch import IMPORTANCE_SAMPLING
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import PRESETS
 from grpo.assemble import assemble_batch
@@ -67,9 +68,28 @@ def test_an_option_reaches_the_objective(name):
 
 @pytest.mark.parametrize("loss_type", PRESETS)
 def test_the_sampler_is_corrected_for_by_default_where_that_means_something(loss_type):
-    objective = make_objective(make_config(loss_type=loss_type))
-    expected = "off" if PRESETS[loss_type].old_logprobs == "sampler" else "token_truncate"
-    assert objective.importance_sampling == expected
+    for staleness in (0, 2):
+        objective = make_objective(make_config(loss_type=loss_type, max_staleness=staleness))
+        if PRESETS[loss_type].old_logprobs == "sampler":
+            expected = "off"
+        elif PRESETS[loss_type].policy_loss in SEQUENCE_LEVEL:
+            expected = "sequence_truncate" if staleness else "off"
+        else:
+            expected = "token_truncate"
+        assert objective.importance_sampling == expected
+
+
+@pytest.mark.parametrize("options", [{"loss_type": "luspo"}, {"loss_type": "grpo"}])
+def test_a_loss_of_whole_completions_takes_no_weights_of_tokens(options):
+    config = {**options, "policy_loss": "gspo", "loss_reduction": "sequence_mean"}
+    for mode in IMPORTANCE_SAMPLING:
+        if mode.startswith("token"):
+            with pytest.raises(UserError, match=f"'{mode}' contradicts policy_loss='gspo'"):
+                make_objective(make_config(**config, importance_sampling=mode))
+        else:
+            objective = make_objective(make_config(**config, importance_sampling=mode))
+            assert objective.importance_sampling == mode
+    assert make_objective(make_config(**config)).importance_sampling == "off"
 
 
 @pytest.mark.parametrize("nucleus", [{"top_p": 0.9}, {"top_k": 20}, {"min_p": 0.1}])
