@@ -14,10 +14,10 @@ from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.environment import describe_environment, describe_sandbox
 from grpo.errors import RunFailed
+from grpo.first_weights import set_off
 from grpo.incidents import IncidentLog
 from grpo.inputs import Inputs, load_inputs
 from grpo.learner.errors import LearnerError
-from grpo.learner.group import LearnerGroup
 from grpo.learner.invariants import InvariantBroken
 from grpo.ledger import FILE as LEDGER_FILE
 from grpo.ledger import PromptLedger
@@ -25,15 +25,12 @@ from grpo.loop import train
 from grpo.objective import make_objective, make_reward_policy
 from grpo.placement import PlacementHolder
 from grpo.preparation import Prepared, describe, prepare
-from grpo.protocols import Progress
-from grpo.publisher import ProvingPublisher
 from grpo.recorder import RunRecorder
 from grpo.resuming import (
     FORKED_FROM,
     Start,
     find_start,
     keep_changes,
-    read_progress,
     restore_parts,
 )
 from grpo.rollout.errors import RolloutError
@@ -134,7 +131,15 @@ def _train(
         assert machinery.learner is not None
         publisher = make_publisher(config, prepared, machinery)
         probe = _choose_probe(prepared)
-        progress = _set_off(machinery.learner, publisher, start, directory, probe, say=console.line)
+        progress = set_off(
+            machinery.learner,
+            publisher,
+            start,
+            directory,
+            probe,
+            transport=machinery.transport,
+            say=console.line,
+        )
         laps.lap("weights proved")
         recorder = RunRecorder(
             directory=directory,
@@ -257,28 +262,6 @@ def _running(
     finally:
         console.phase("stopping")
         machinery.close()
-
-
-def _set_off(
-    learner: LearnerGroup,
-    publisher: ProvingPublisher,
-    start: Start | None,
-    directory: RunDirectory,
-    probe: tuple[int, ...],
-    *,
-    say: Callable[[str], None],
-) -> Progress:
-    """Have learner and engines hold the weights that the run begins with, and prove it."""
-    if start is None:
-        publisher.prove(probe)
-        return Progress()
-    progress = read_progress(start.checkpoint)
-    learner.load(start.checkpoint)
-    publisher.publish(progress.policy_version, probe)
-    directory.forget_after(progress.step)
-    how = "resumed" if start.directory else "forked"
-    say(f"{how:10} from {start.checkpoint} after step {progress.step}")
-    return progress
 
 
 def _make_directory(config: RunConfig, start: Start | None) -> RunDirectory:

@@ -9,6 +9,7 @@ from grpo.placement import PlacementHolder
 from grpo.preparation import Prepared
 from grpo.rollout.options import available_cores
 from grpo.rollout.pool import RolloutPool
+from grpo.rollout.weights import Transport
 from grpo.timing import Timeline
 from grpo.wiring.engines import make_engine_options
 from grpo.wiring.learner import make_learner
@@ -49,9 +50,11 @@ class Machinery:
     ) -> None:
         self.placement = placement or reserve_placement(config, with_learner=with_learner)
         plan = self.placement.plan
-        transport = find_transport(config, plan) if with_learner else "shared_memory"
+        self.transport: Transport = (
+            find_transport(config, plan) if with_learner else "shared_memory"
+        )
         self.pool = RolloutPool(
-            make_engine_options(config, prepared, plan, transport),
+            make_engine_options(config, prepared, plan, self.transport),
             num_engines=config.rollout.num_engines,
             stall_timeout_s=config.rollout.stall_timeout_s,
             push_timeout_s=config.rollout.stall_timeout_s,
@@ -71,7 +74,7 @@ class Machinery:
             node_threads=2 * (config.sandbox.pool_size or min(available_cores(), MAX_DEFAULT_SIZE)),
         )
         self.learner = (
-            make_learner(config, prepared, self.placement, transport) if with_learner else None
+            make_learner(config, prepared, self.placement, self.transport) if with_learner else None
         )
 
     def start(self, lap: Callable[[str], None]) -> None:
