@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# Float32 logits held at once: 64 MiB. Smaller chunks cost speed, larger ones memory.
-LOGITS_PER_CHUNK = 2**24
+# Float32 logits held at once: 64 MiB on a CPU, where larger chunks gain nothing; 512 MiB elsewhere,
+# because each chunk goes once through the whole gradient of the output layer, which on a GPU takes
+# longer than the product of a small one.
+_CPU_CHUNK = 2**24
+_GPU_CHUNK = 2**27
 
 
 def compute_logprobs(
@@ -22,7 +25,7 @@ def compute_logprobs(
     targets_N: Tensor,
     *,
     temperature: float,
-    logits_per_chunk: int = LOGITS_PER_CHUNK,
+    logits_per_chunk: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute the log-probability of each target and the entropy of its distribution.
 
@@ -37,12 +40,14 @@ def compute_logprobs(
         temperature: What logits are divided by; the sampler's. A nucleus (`top_p`, `top_k`,
             `min_p`) is not applied here: with one, the sampler's log-probabilities are of another,
             renormalised distribution.
-        logits_per_chunk: Bounds the memory: rows of a chunk times the vocabulary.
+        logits_per_chunk: Bounds the memory: rows of a chunk times the vocabulary. By default what
+            suits the device.
 
     Returns:
         Log-probabilities and entropies in nats, both of shape N.
     """
-    rows = max(1, logits_per_chunk // weight_V_H.shape[0])
+    most = logits_per_chunk or (_CPU_CHUNK if weight_V_H.device.type == "cpu" else _GPU_CHUNK)
+    rows = max(1, most // weight_V_H.shape[0])
     outputs = _ChosenLogprobs.apply(hidden_N_H, weight_V_H, bias_V, targets_N, temperature, rows)
     return cast("tuple[Tensor, Tensor]", outputs)
 
@@ -84,8 +89,10 @@ class _ChosenLogprobs(torch.autograd.Function):
         weight = weight_V_H.to(ctx.dtype)
         wanted = ctx.needs_input_grad
         grad_hidden = torch.zeros_like(hidden_N_H) if wanted[0] else None
-        grad_weight = torch.zeros_like(weight_V_H) if wanted[1] else None
-        grad_bias = torch.zeros_like(bias_V) if wanted[2] else None
+        # Summed over chunks, so wider than what is summed up.
+        wide = _wide(ctx.dtype)
+        grad_weight = torch.zeros_like(weight_V_H, dtype=wide) if wanted[1] else None
+        grad_bias = torch.zeros_like(bias_V, dtype=wide) if wanted[2] else None
         # Autocast is off in a backward pass; the dtype that the forward pass used is kept by hand.
         for chunk in _chunks(len(targets_N), ctx.rows):
             hidden = hidden_N_H[chunk].to(ctx.dtype)
@@ -99,7 +106,11 @@ class _ChosenLogprobs(torch.autograd.Function):
                 grad_hidden[chunk] = (grad_logits @ weight).to(grad_hidden.dtype)
             if grad_weight is not None:
                 grad_weight += grad_logits.T @ hidden
-        return grad_hidden, grad_weight, grad_bias, None, None, None
+        sums = (
+            None if total is None else total.to(like.dtype)
+            for total, like in ((grad_weight, weight_V_H), (grad_bias, bias_V))
+        )
+        return grad_hidden, *sums, None, None, None
 
 
 def _log_distribution(

@@ -104,6 +104,29 @@ def test_impossible_tokens_do_not_spoil_the_entropy_gradient():
     assert hidden.grad.isfinite().all()
 
 
+def test_the_gradient_of_bfloat16_weights_is_no_worse_for_being_summed_over_chunks():
+    generator = torch.Generator().manual_seed(5)
+    targets = torch.randint(64, (4096,), generator=generator)
+    hidden = torch.randn(4096, 16, generator=generator).bfloat16()
+    weight, bias = torch.randn(64, 16, generator=generator).bfloat16(), torch.zeros(64).bfloat16()
+
+    def differentiate(dtype, rows):
+        leaves = [tensor.to(dtype).requires_grad_() for tensor in (weight, bias)]
+        logprobs, _ = compute_logprobs(
+            hidden.to(dtype), *leaves, targets, temperature=1.0, logits_per_chunk=64 * rows
+        )
+        grads = torch.autograd.grad(logprobs.sum(), leaves)
+        assert {grad.dtype for grad in grads} == {dtype}
+        return [grad.double() for grad in grads]
+
+    exact = differentiate(torch.float64, 4096)
+    for one, other, whole in zip(
+        differentiate(torch.bfloat16, 8), differentiate(torch.bfloat16, 4096), exact, strict=True
+    ):
+        chunked, at_once = ((found - whole).norm() / whole.norm() for found in (one, other))
+        assert chunked < 1.2 * at_once
+
+
 def test_results_are_float32_for_a_bfloat16_model():
     hidden = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
     weight = torch.randn(6, 8, generator=torch.Generator().manual_seed(1)).bfloat16()
