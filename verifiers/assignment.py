@@ -16,6 +16,7 @@ class Assignment:
 
     Args:
         in_workers: Options of the verifiers that every worker holds, by name.
+        concurrency: What each of those judges at the same time in one worker.
         num_workers: Workers.
         on_nodes: Options of the verifiers that have a station on every node.
         node_threads: Submissions that such a station judges at the same time.
@@ -25,13 +26,16 @@ class Assignment:
         self,
         *,
         in_workers: Mapping[str, Mapping[str, Any]],
+        concurrency: Mapping[str, int],
         num_workers: int,
         on_nodes: Mapping[str, Mapping[str, Any]],
         node_threads: int,
     ) -> None:
         self._on_nodes = on_nodes
         self._node_threads = node_threads
-        self._workers = [Station(in_workers, 1) for _ in range(num_workers if in_workers else 0)]
+        self._workers = [
+            Station(in_workers, concurrency) for _ in range(num_workers if in_workers else 0)
+        ]
         self._nodes: dict[str, list[Station]] = {}
         # The worker that has a problem, and in how many pieces.
         self._home: dict[str, tuple[Station, int]] = {}
@@ -45,7 +49,8 @@ class Assignment:
         """Make the stations of the nodes; they are not started."""
         for name, options in self._on_nodes.items():
             self._nodes[name] = [
-                Station({name: options}, self._node_threads, node_id) for node_id in node_ids
+                Station({name: options}, {name: self._node_threads}, node_id)
+                for node_id in node_ids
             ]
 
     def give(self, work: Work) -> None:
@@ -58,7 +63,7 @@ class Assignment:
             station = home or min(self._workers, key=lambda s: s.load)
             self._home[problem.id] = station, waiting + 1
         station.load += len(work.submissions)
-        station.outbox.append(work)
+        station.lanes[problem.verifier].outbox.append(work)
         station.send()
 
     def release(self, station: Station, work: Work) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,19 @@ def load_function(spec: str) -> Callable[..., Any]:
             f"{location} has no function {name!r}; it defines {', '.join(functions) or 'none'}"
         )
     return function
+
+
+def waits(spec: str) -> bool:
+    """Whether the function that a plug-in spec names is an `async def`, the user's own one.
+
+    Raises:
+        UserError: As `load_function`.
+    """
+    host, _, inner = spec.partition(":")
+    if host in ADAPTERS and ":" in inner:
+        return waits(inner)
+    function = load_function(spec)
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
 
 
 def _load_file(location: str) -> ModuleType:

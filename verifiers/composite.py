@@ -13,6 +13,7 @@ from verifiers.errors import BadReference, UserError
 from verifiers.example import Example
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
+from verifiers.registry import find_concurrency
 from verifiers.verdict import Reason, Status, Verdict
 
 Mode = Literal["weighted_sum", "gated", "product", "first_applicable"]
@@ -32,7 +33,8 @@ class CompositeVerifier(Verifier):
     Status, reason and extracted answer are those of the main part; the other parts change only the
     score. A part that abstains is left out. A part that fails (it raised, its worker died, it
     cannot read its reference) leaves the whole completion not verified: half a verdict would be a
-    wrong reward. With a part that judges whole groups, the composite does.
+    wrong reward. With a part that judges whole groups, the composite does. It judges as many
+    completions at the same time as its most concurrent part; the others keep to their own number.
 
     Args:
         parts: Mappings with `verifier` and, where wanted, its `options`, a `name`, a `weight` (1)
@@ -63,6 +65,7 @@ class CompositeVerifier(Verifier):
             self._main = self._find_main(main)
             if any(part.verifier.scope == "group" for part in self._parts):
                 self.scope = "group"
+            self.concurrency = max(find_concurrency(part.verifier) for part in self._parts)
         except BaseException:
             self.close()
             raise
@@ -164,7 +167,7 @@ class CompositeVerifier(Verifier):
             # A part that judges groups is shown all of the group, the decided members too.
             places = range(len(submissions)) if part.verifier.scope == "group" else undecided
             shown = [replace(submissions[place], problem=address) for place in places]
-            found = dict(zip(places, part.verifier.verify_batch(shown), strict=True))
+            found = dict(zip(places, part.ask(shown), strict=True))
             for place in undecided:
                 asked[place][part.name] = found[place]
             undecided = [place for place in undecided if not self._decides(part, found[place])]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from verifiers.errors import BadReference, UserError
-from verifiers.problem import Problem
+from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
-from verifiers.registry import build_verifier, find_placement
+from verifiers.registry import build_verifier, find_concurrency, find_placement
+from verifiers.verdict import Verdict
 
 PART_KEYS = ("verifier", "options", "name", "weight", "reference_column")
 
@@ -22,12 +24,14 @@ class Part:
         name: Unique within its composite.
         weight: Above 0.
         reference_column: Column that holds its reference; None for the row's own reference.
+        turns: As many as may call the verifier at the same time.
     """
 
     name: str
     verifier: Verifier
     weight: float
     reference_column: str | None
+    turns: threading.BoundedSemaphore
 
     def address(self, problem: Problem) -> Problem:
         """The problem as this part sees it."""
@@ -47,7 +51,13 @@ class Part:
                 f"{problem.source}: the part {self.name!r} of `composite` reads its reference "
                 f"from the column {self.reference_column!r}, which this row does not have"
             )
-        self.verifier.prepare(self.address(problem))
+        with self.turns:
+            self.verifier.prepare(self.address(problem))
+
+    def ask(self, submissions: Sequence[Submission]) -> list[Verdict]:
+        """Verdicts on submissions, which are addressed to this part, in their order."""
+        with self.turns:
+            return self.verifier.verify_batch(submissions)
 
     def applies(self, problem: Problem) -> bool:
         """Whether the part can judge the problem."""
@@ -101,9 +111,11 @@ def build_part(part: Mapping[str, Any], where: str, *, weighted: bool) -> Part:
         raise UserError(f"{where}.weight of the verifier `composite` has no effect in this mode")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
         raise UserError(f"{where}.weight of the verifier `composite` is {weight!r}, not above 0")
+    verifier = build_verifier(spec, part.get("options", {}))
     return Part(
         name=part.get("name", spec),
-        verifier=build_verifier(spec, part.get("options", {})),
+        verifier=verifier,
         weight=float(weight),
         reference_column=part.get("reference_column"),
+        turns=threading.BoundedSemaphore(find_concurrency(verifier)),
     )

@@ -14,8 +14,8 @@ from verifiers.assignment import Assignment
 from verifiers.incident import NoteIncident, ignore_incident
 from verifiers.losses import Stalled, describe_loss, not_verified, sort_lost
 from verifiers.problem import Submission
-from verifiers.registry import find_placement, find_scope
-from verifiers.station import Station, Work
+from verifiers.registry import find_placement, plan_verifier
+from verifiers.station import Lane, Station, Work
 from verifiers.verdict import Reason, Verdict
 
 MAX_FAILED_STARTS = 3
@@ -31,8 +31,9 @@ class FleetError(RuntimeError):
 class VerifierFleet:
     """Verifies submissions on the actors of the Ray instance that `ray.init` connected to.
 
-    `num_workers` worker actors each hold every verifier that runs in a worker; each verifier that
-    owns machine-wide resources (`placement = "node"`, such as `code`) has one actor on every node.
+    `num_workers` worker actors each hold every verifier that runs in a worker, and judge at the
+    same time what each one's `concurrency` allows; each verifier that owns machine-wide resources
+    (`placement = "node"`, such as `code`) has one actor on every node.
     Submissions to one problem go to one worker, whose memory of answers they share; for a verifier
     that judges whole groups they are held back until the group is whole, and go as one piece. When
     an actor dies, it is replaced and its work is tried again; after three tries its submissions get
@@ -77,10 +78,12 @@ class VerifierFleet:
         in_workers = {n: dict(o) for n, o in specs.items() if placements[n] == "worker"}
         self._stall_timeout_s = stall_timeout_s
         self._note = note
-        self._judge_groups = {n for n, o in in_workers.items() if find_scope(n, o) == "group"}
+        plans = {name: plan_verifier(name, options) for name, options in in_workers.items()}
+        self._judge_groups = {name for name, plan in plans.items() if plan.scope == "group"}
         self._incomplete: dict[Hashable, list[tuple[Hashable, Submission]]] = {}
         self._assignment = Assignment(
             in_workers=in_workers,
+            concurrency={name: plan.concurrency for name, plan in plans.items()},
             num_workers=num_workers,
             on_nodes={n: dict(o) for n, o in specs.items() if placements[n] == "node"},
             node_threads=node_threads,
@@ -170,8 +173,9 @@ class VerifierFleet:
         for station in stations:
             ray.kill(station.handle)
             station.handle = None
-            station.in_flight.clear()
-            station.outbox.clear()
+            for lane in station.lanes.values():
+                lane.in_flight.clear()
+                lane.outbox.clear()
         self._incomplete.clear()
         self._finished.clear()
         self._unanswered = 0
@@ -183,32 +187,37 @@ class VerifierFleet:
 
     def _pump(self, timeout_s: float) -> None:
         """Take in what the actors have answered; wait for the first answer at most `timeout_s`."""
-        calls = {call: s for s in self._assignment.stations for call in s.in_flight}
+        calls = {
+            call: (station, lane)
+            for station in self._assignment.stations
+            for lane in station.lanes.values()
+            for call in lane.in_flight
+        }
         if not calls:
             return
         answered, _ = ray.wait(list(calls), num_returns=1, timeout=timeout_s, fetch_local=True)
         more, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0, fetch_local=True)
         for call in dict.fromkeys([*answered, *more]):
-            self._receive(calls[call], call)
+            self._receive(*calls[call], call)
         for station in self._assignment.stations:
-            if station.stalls(self._stall_timeout_s):
-                self._replace(station, Stalled(station))
+            if (lane := station.find_stalled(self._stall_timeout_s)) is not None:
+                self._replace(station, Stalled(station, lane))
             station.send()
 
-    def _receive(self, station: Station, call: ray.ObjectRef) -> None:
-        if call not in station.in_flight:  # dealt with when its actor's death was noticed
+    def _receive(self, station: Station, lane: Lane, call: ray.ObjectRef) -> None:
+        if call not in lane.in_flight:  # dealt with when its actor's death was noticed
             return
         try:
-            answers = station.receive(call)
+            answers = station.receive(lane, call)
         except RayTaskError as error:
             answers = [
                 not_verified(work, Reason.VERIFIER_RAISED, str(error))
-                for work in station.in_flight[call]
+                for work in lane.in_flight[call]
             ]
         except RayError as error:
             self._replace(station, error)
             return
-        for work, verdicts in zip(station.in_flight.pop(call), answers, strict=True):
+        for work, verdicts in zip(lane.in_flight.pop(call), answers, strict=True):
             self._answer(station, work, verdicts)
 
     def _replace(self, station: Station, error: RayError | Stalled) -> None:
@@ -221,8 +230,19 @@ class VerifierFleet:
             station.failed_starts += 1
             if station.failed_starts >= MAX_FAILED_STARTS:
                 raise FleetError(f"a verifier actor cannot start: {error}") from error
-        lost = self._collect_lost(station)
-        again, given_up = sort_lost(lost, num_threads=station.num_threads, stalled=stalled)
+        again: list[Work] = []
+        given_up: list[Work] = []
+        for lane in station.lanes.values():
+            # Calls run in the order they were sent: only the foremost can have caused the loss.
+            innocent = stalled and lane is not error.lane
+            retried, dropped = sort_lost(
+                self._collect_lost(station, lane),
+                num_suspects=0 if innocent else lane.concurrency,
+                stalled=stalled,
+            )
+            lane.outbox.extendleft(reversed(retried))
+            again += retried
+            given_up += dropped
         for work in given_up:
             detail = f"{work.tries} verifier actors failed with this submission, the last: {error}"
             reason = Reason.STALLED if stalled else Reason.WORKER_DIED
@@ -232,19 +252,18 @@ class VerifierFleet:
         # One that is merely out of reach must not come back beside its successor.
         ray.kill(station.handle)
         if station.node_id is not None and station.node_id not in _alive_nodes():
-            self._move_away(station, [*again, *station.outbox])
+            self._move_away(station)
             return
-        station.outbox.extendleft(reversed(again))
         station.start()
         station.send()
 
-    def _collect_lost(self, station: Station) -> list[list[Work]]:
+    def _collect_lost(self, station: Station, lane: Lane) -> list[list[Work]]:
         """Take in the answers that did come; the batches without one, oldest first."""
         lost = []
-        for call, batch in list(station.in_flight.items()):
-            del station.in_flight[call]
+        for call, batch in list(lane.in_flight.items()):
+            del lane.in_flight[call]
             try:
-                answers = station.receive(call, LOST_CALL_LIMIT_S)
+                answers = station.receive(lane, call, LOST_CALL_LIMIT_S)
             except RayError:
                 lost.append(batch)
                 continue
@@ -252,25 +271,24 @@ class VerifierFleet:
                 self._answer(station, work, verdicts)
         return lost
 
-    def _move_away(self, station: Station, pieces: list[Work]) -> None:
+    def _move_away(self, station: Station) -> None:
         """Give the work of a node that is gone to the other nodes."""
         if orphaned := self._assignment.drop(station):
             raise FleetError(f"no node is left for the verifier {orphaned[0]!r}")
-        for work in pieces:
+        for work in [work for lane in station.lanes.values() for work in lane.outbox]:
             self._assignment.release(station, work)
             self._assignment.give(work)
 
 
 def _await_check(station: Station, give_up: float) -> None:
-    assert station.check is not None
     names = ", ".join(station.specs)
     try:
-        faults = ray.get(station.check, timeout=max(0.0, give_up - time.monotonic()))
+        found = ray.get(station.checks, timeout=max(0.0, give_up - time.monotonic()))
     except GetTimeoutError as error:
         raise FleetError(f"verifiers {names} were not ready in time") from error
     except RayError as error:
         raise FleetError(f"verifiers {names} cannot start: {error}") from error
-    if faults:
+    if faults := [fault for faults in found for fault in faults]:
         raise FleetError("the verifiers' self-check failed: " + "; ".join(faults))
 
 

@@ -80,6 +80,7 @@ class JsonSchemaVerifier(Verifier):
             preload=("verifiers.json_schema",),
             cpu_limit_s=cpu_limit_s,
         )
+        self.concurrency = concurrency
         self._pool = WorkerPool(settings, size=concurrency, poison_file=poison_file)
 
     def prepare(self, problem: Problem) -> None:

@@ -79,11 +79,11 @@ class Judge:
             verdicts.update(zip(places, group, strict=True))
         return [verdicts[place] for place in range(len(submissions))]
 
-    def self_check(self) -> list[str]:
-        """Judge every verifier's known answers; a sentence for each wrong verdict."""
+    def self_check(self, verifier: str | None = None) -> list[str]:
+        """Judge the known answers of one verifier, or of all; a sentence for each wrong verdict."""
         faults = []
-        for name, verifier in self._verifiers.items():
-            for example in verifier.examples():
+        for name in [verifier] if verifier is not None else self._verifiers:
+            for example in self._verifiers[name].examples():
                 verdict = self.verify(example.submission)
                 if verdict.status != example.status:
                     faults.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from verifiers.incident import Incident
-from verifiers.station import Station, Work
+from verifiers.station import Lane, Station, Work
 from verifiers.verdict import Reason, Status, Verdict
 
 MAX_TRIES = 3
@@ -15,34 +15,35 @@ MAX_STALLS = 2
 class Stalled(Exception):
     """An actor answers nothing."""
 
-    def __init__(self, station: Station) -> None:
+    def __init__(self, station: Station, lane: Lane) -> None:
         problems = ", ".join(
-            dict.fromkeys(w.problem.id for batch in station.in_flight.values() for w in batch)
+            dict.fromkeys(w.problem.id for batch in lane.in_flight.values() for w in batch)
         )
         super().__init__(
-            f"The {station.name} has answered nothing for {time.monotonic() - station.since:.0f} s;"
+            f"The {station.name} has answered nothing for {time.monotonic() - lane.since:.0f} s;"
             f" it has problems {problems}."
         )
+        self.lane = lane
 
 
 def sort_lost(
-    batches: list[list[Work]], *, num_threads: int, stalled: bool
+    batches: list[list[Work]], *, num_suspects: int, stalled: bool
 ) -> tuple[list[Work], list[Work]]:
     """Count a try for what the actor was at; what is tried again, and what is given up.
 
     Args:
-        batches: Calls without an answer, oldest first.
-        num_threads: Calls that the actor ran at the same time.
+        batches: Calls of a lane without an answer, oldest first.
+        num_suspects: How many of the oldest the actor may have been at.
         stalled: Whether it hung, rather than died.
     """
-    # Calls run in the order they were sent: only the foremost can have caused the death.
-    for work in (work for batch in batches[:num_threads] for work in batch):
+    suspects = [work for batch in batches[:num_suspects] for work in batch]
+    for work in suspects:
         work.tries += 1
     # What hangs again by itself is known; what dies may have been another's victim.
     limit = MAX_STALLS if stalled else MAX_TRIES
-    lost = [work for batch in batches for work in batch]
-    again = [work for work in lost if work.tries < limit]
-    return again, [work for work in lost if work.tries >= limit]
+    given_up = [work for work in suspects if work.tries >= limit]
+    again = [work for work in suspects if work.tries < limit]
+    return again + [work for batch in batches[num_suspects:] for work in batch], given_up
 
 
 def describe_loss(

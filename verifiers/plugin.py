@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from verifiers.arguments import ALL, Parameters
-from verifiers.callables import load_function
+from verifiers.callables import load_function, waits
 from verifiers.errors import BadReference
 from verifiers.problem import Problem, Submission
 from verifiers.protocol import Verifier
 from verifiers.replies import Ruling
 from verifiers.verdict import Reason, Status, Verdict
 from verifiers.workers import Outcome, WorkerPool, WorkerSettings
+
+ASYNC_CONCURRENCY = 16
 
 
 class FunctionVerifier(Verifier):
@@ -40,7 +42,8 @@ class FunctionVerifier(Verifier):
         wall_limit_s: Wall seconds for one call; beyond it the submission is not verified.
         start_limit_s: Wall seconds in which a new process must have imported the function.
         memory_mb: Address space of the process that runs the function.
-        concurrency: Calls that run at the same time in one verifier worker.
+        concurrency: Calls that run at the same time in one verifier worker, each in a process of
+            its own; by default 1, and 16 for an `async def`, which is one that waits.
         poison_file: JSONL file to which calls that cost a worker process are appended.
 
     Raises:
@@ -58,12 +61,15 @@ class FunctionVerifier(Verifier):
         wall_limit_s: float = 30.0,
         start_limit_s: float = 120.0,
         memory_mb: int = 8192,
-        concurrency: int = 1,
+        concurrency: int | None = None,
         poison_file: str | None = None,
     ) -> None:
         self.name = spec
         self._threshold = threshold
         self._parameters = Parameters.of(load_function(spec), spec)
+        if concurrency is None:
+            concurrency = ASYNC_CONCURRENCY if waits(spec) else 1
+        self.concurrency = concurrency
         self.scope = self._parameters.scope
         settings = WorkerSettings(
             target="verifiers.plugin:call_function",

@@ -27,12 +27,15 @@ class Verifier(Protocol):
         scope: `submission`: a verdict depends on one completion. `group`: it depends on all
             completions of the problem, which then come to `verify_batch` together, as soon as the
             last of them is there.
+        concurrency: How many threads of one worker may call it at the same time; without this
+            attribute, or with 1, calls come one after the other.
     """
 
     name: str
     version: int
     placement: Placement = "worker"
     scope: Scope = "submission"
+    concurrency: int = 1
 
     @property
     def label(self) -> str:

@@ -82,6 +82,7 @@ class ReasoningGymVerifier(Verifier):
             memory_mb=memory_mb,
             max_resident_mb=memory_mb // 2,
         )
+        self.concurrency = concurrency
         self._pool = WorkerPool(settings, size=concurrency, poison_file=poison_file)
 
     def prepare(self, problem: Problem) -> None:

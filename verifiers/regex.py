@@ -57,6 +57,7 @@ class RegexVerifier(Verifier):
         settings = WorkerSettings(
             target="verifiers.regex:matches", preload=("verifiers.regex",), cpu_limit_s=cpu_limit_s
         )
+        self.concurrency = concurrency
         self._pool = WorkerPool(settings, size=concurrency, poison_file=poison_file)
 
     def prepare(self, problem: Problem) -> None:

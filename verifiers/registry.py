@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType
 from typing import Any, get_args
@@ -68,15 +69,33 @@ def find_placement(spec: str) -> Placement:
     return FunctionVerifier.placement if isinstance(found, str) else found.placement
 
 
-def find_scope(spec: str, options: Mapping[str, Any]) -> Scope:
-    """Whether a verifier with these options judges submissions or whole groups.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierPlan:
+    """What a fleet must know of a verifier before it is built where it judges.
+
+    Attributes:
+        scope: Whether it judges submissions or whole groups.
+        concurrency: What it judges at the same time in one worker.
+    """
+
+    scope: Scope
+    concurrency: int
+
+
+def plan_verifier(spec: str, options: Mapping[str, Any]) -> VerifierPlan:
+    """How a verifier with these options wants to be called.
 
     Raises:
         UserError: As `build_verifier`.
     """
     verifier = build_verifier(spec, options)
     verifier.close()
-    return verifier.scope
+    return VerifierPlan(scope=verifier.scope, concurrency=find_concurrency(verifier))
+
+
+def find_concurrency(verifier: Verifier) -> int:
+    """How many submissions a verifier judges at the same time; 1 where it does not say."""
+    return getattr(verifier, "concurrency", 1)
 
 
 def _find(spec: str) -> Any:

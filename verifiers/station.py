@@ -1,4 +1,4 @@
-"""One Ray actor that holds a judge, with the work that waits for it."""
+"""One Ray actor that holds a judge, and the line of work that each of its verifiers has."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class JudgeActor:
         """Where this process stands, for the report on an actor that hangs."""
         return describe_threads()
 
-    def self_check(self) -> list[str]:
+    def self_check(self, verifier: str) -> list[str]:
         """See `Judge.self_check`."""
-        return self._judge.self_check()
+        return self._judge.self_check(verifier)
 
     def close(self) -> None:
         """See `Judge.close`."""
@@ -78,22 +78,67 @@ class JudgeActor:
 
 
 @dataclass(slots=True)
-class Station:
-    """One actor, with the work that waits for it and the calls that it has yet to answer."""
+class Lane:
+    """The work for one verifier of an actor.
 
-    specs: Mapping[str, Mapping[str, Any]]
-    num_threads: int
-    node_id: str | None = None
-    handle: Any = None
-    check: Any = None
-    failed_starts: int = 0
+    Attributes:
+        verifier: Its name.
+        concurrency: Calls that the actor runs at the same time, in the order they were sent.
+        outbox: Not sent yet.
+        in_flight: Calls without an answer, oldest first.
+        since: When it was last given something while idle, or answered.
+    """
+
+    verifier: str
+    concurrency: int
     outbox: deque[Work] = field(default_factory=deque)
     in_flight: dict[ray.ObjectRef, list[Work]] = field(default_factory=dict)
-    load: int = 0
-    vitals: Vitals | None = None
-    # When it was last given something while idle, or answered.
     since: float = 0.0
-    awake: bool = False
+
+    @property
+    def batch_size(self) -> int:
+        """Pieces in a call: several where they are taken in turn, one where threads share them."""
+        return BATCH_SIZE if self.concurrency == 1 else 1
+
+    def send(self, handle: Any) -> None:
+        """Send full batches at once, and the remainder when there is nothing else to do."""
+        while self.outbox and (len(self.outbox) >= self.batch_size or not self.in_flight):
+            batch = [self.outbox.popleft()]
+            # Work whose call died goes alone, so that it takes no other with it again.
+            while self.outbox and len(batch) < self.batch_size:
+                if batch[0].tries or self.outbox[0].tries:
+                    break
+                batch.append(self.outbox.popleft())
+            if not self.in_flight:
+                self.since = time.monotonic()
+            judge = handle.judge.options(concurrency_group=self.verifier)
+            self.in_flight[judge.remote([work.submissions for work in batch])] = batch
+
+
+class Station:
+    """One actor, with the work that waits for it and the calls that it has yet to answer.
+
+    Args:
+        specs: Options of its verifiers, by name.
+        concurrency: What each of them judges at the same time.
+        node_id: The node that it belongs on; None for any.
+    """
+
+    def __init__(
+        self,
+        specs: Mapping[str, Mapping[str, Any]],
+        concurrency: Mapping[str, int],
+        node_id: str | None = None,
+    ) -> None:
+        self.specs = specs
+        self.node_id = node_id
+        self.lanes = {name: Lane(name, concurrency[name]) for name in specs}
+        self.handle: Any = None
+        self.checks: list[ray.ObjectRef] = []
+        self.failed_starts = 0
+        self.load = 0
+        self.vitals: Vitals | None = None
+        self._awake = False
 
     @property
     def name(self) -> str:
@@ -101,17 +146,13 @@ class Station:
         place = f" on node {self.node_id[:8]}" if self.node_id else ""
         return f"verifier actor of {', '.join(self.specs)}{place}"
 
-    @property
-    def batch_size(self) -> int:
-        """Pieces in a call: several where they are taken in turn, one where threads share them."""
-        return BATCH_SIZE if self.num_threads == 1 else 1
-
     def start(self) -> None:
         """Create the actor, without waiting for it."""
         options: dict[str, Any] = {
             "num_cpus": 0,
-            "max_concurrency": self.num_threads,
-            "concurrency_groups": {WATCH: 1},
+            # A verifier that is slow, or not made for threads, keeps to its own.
+            "concurrency_groups": {WATCH: 1}
+            | {name: lane.concurrency for name, lane in self.lanes.items()},
             "runtime_env": {"env_vars": ACTOR_ENVIRONMENT},
         }
         # Workers set no cores aside, so that those of a lost node come back on another at once.
@@ -122,34 +163,43 @@ class Station:
         )
         actor_class = ray.remote(**options)(JudgeActor)
         self.handle = actor_class.remote(self.specs, str(Path.cwd()))
-        self.check = self.handle.self_check.remote()
-        self.awake = False
+        self.checks = [
+            self.handle.self_check.options(concurrency_group=name).remote(name)
+            for name in self.specs
+        ]
+        self._awake = False
 
     def has_started(self) -> bool:
         """Whether the present actor ever answered."""
-        answered, _ = ray.wait([self.check], timeout=0)
+        answered, _ = ray.wait(self.checks, num_returns=1, timeout=0)
         try:
-            return bool(answered) and ray.get(self.check) is not None
+            return bool(answered) and ray.get(answered[0]) is not None
         except RayError:
             return False
 
-    def stalls(self, timeout_s: float) -> bool:
-        """Whether it has had work for this long without an answer; a start may take longer."""
-        if not self.in_flight:
-            return False
-        if not self.awake and self.has_started():
-            self.awake, self.since = True, time.monotonic()
-        allowed_s = timeout_s if self.awake else timeout_s + START_LIMIT_S
-        return time.monotonic() - self.since > allowed_s
+    def find_stalled(self, timeout_s: float) -> Lane | None:
+        """A lane that has had work for this long without an answer; a start may take longer."""
+        busy = [lane for lane in self.lanes.values() if lane.in_flight]
+        if not busy:
+            return None
+        now = time.monotonic()
+        if not self._awake and self.has_started():
+            self._awake = True
+            for lane in busy:
+                lane.since = now
+        allowed_s = timeout_s if self._awake else timeout_s + START_LIMIT_S
+        return next((lane for lane in busy if now - lane.since > allowed_s), None)
 
-    def receive(self, call: ray.ObjectRef, timeout_s: float | None = None) -> list[list[Verdict]]:
+    def receive(
+        self, lane: Lane, call: ray.ObjectRef, timeout_s: float | None = None
+    ) -> list[list[Verdict]]:
         """The answer to a call, and a sign of life.
 
         Raises:
             RayError: There is none.
         """
         answers, self.vitals = ray.get(call, timeout=timeout_s)
-        self.since = time.monotonic()
+        lane.since = time.monotonic()
         return answers
 
     def stop_stalled(self) -> str:
@@ -162,15 +212,6 @@ class Station:
         return stack
 
     def send(self) -> None:
-        """Send full batches at once, and the remainder when the actor has nothing else to do."""
-        while self.outbox and (len(self.outbox) >= self.batch_size or not self.in_flight):
-            batch = [self.outbox.popleft()]
-            # Work whose call died goes alone, so that it takes no other with it again.
-            while self.outbox and len(batch) < self.batch_size:
-                if batch[0].tries or self.outbox[0].tries:
-                    break
-                batch.append(self.outbox.popleft())
-            if not self.in_flight:
-                self.since = time.monotonic()
-            call = self.handle.judge.remote([work.submissions for work in batch])
-            self.in_flight[call] = batch
+        """Send what there is room for."""
+        for lane in self.lanes.values():
+            lane.send(self.handle)

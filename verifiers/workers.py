@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from verifiers.errors import UserError
 from verifiers.fork_client import Server, Worker
 from verifiers.fork_server import WorkerSettings
 from verifiers.poison import PoisonRecord
@@ -76,6 +77,9 @@ class WorkerPool:
         num_spares: Warm workers beyond `size`.
         poison_file: JSONL file to which every job that cost a worker is appended, for a person.
 
+    Raises:
+        UserError: `size`, which verifiers call `concurrency`, is less than 1.
+
     Example:
         >>> pool = WorkerPool(WorkerSettings(target="math:sqrt"))
         >>> pool.run(9.0).value
@@ -91,6 +95,8 @@ class WorkerPool:
         num_spares: int = 1,
         poison_file: str | None = None,
     ) -> None:
+        if size < 1:
+            raise UserError(f"a verifier's option 'concurrency' is {size}; it must be 1 or more")
         self.settings = settings
         self._poison: PoisonRecord[Outcome] = PoisonRecord(poison_file)
         self._capacity = size + num_spares

@@ -16,7 +16,7 @@ from verifiers.problem import Problem, Submission
 from verifiers.verdict import Reason, Status
 
 CHECKS = """
-import os, time
+import asyncio, os, time
 def parity(completion): return completion == "odd"
 def deadly(completion):
     if completion == "kill the actor":
@@ -29,6 +29,27 @@ def sleeper(completion):
 def slow(completion):
     time.sleep(0.2)
     return True
+async def together(completion):
+    # right only where as many as it says are judged at the same time
+    folder, number = completion.split()
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    while len(os.listdir(folder)) < int(number):
+        await asyncio.sleep(0.01)
+    return True
+def waiting(completion):
+    folder, number = completion.split()
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    while len(os.listdir(folder)) < int(number):
+        time.sleep(0.01)
+    return True
+def overlaps(completion):
+    # how many are at it at the same time
+    mark = os.path.join(completion, str(os.getpid()))
+    open(mark, "w").close()
+    time.sleep(0.2)
+    most = len(os.listdir(completion))
+    os.remove(mark)
+    return most
 def longest(completions):
     # right is the longest of the group, and only where all eight are there
     if "die" in completions and not os.path.exists(completions[0]):
@@ -66,8 +87,8 @@ def checks(tmp_path_factory):
 def make_fleet():
     fleets = []
 
-    def make(*names, options=None, num_workers=1, max_in_flight=256, **settings):
-        specs = {name: options or {} for name in names}
+    def make(*names, options=None, specs=None, num_workers=1, max_in_flight=256, **settings):
+        specs = specs or {name: options or {} for name in names}
         fleets.append(
             VerifierFleet(
                 specs=specs, num_workers=num_workers, max_in_flight=max_in_flight, **settings
@@ -153,6 +174,53 @@ def test_results_are_streamed_and_work_in_flight_is_bounded(make_fleet, checks):
     assert time.monotonic() - started < 5
     assert {key for key, _ in [*first, *drain(fleet)]} == set(range(8))
     assert fleet.finished(timeout_s=0.0) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "at_once"), [("together", {}, 16), ("waiting", {"concurrency": 4}, 4)]
+)
+def test_one_worker_judges_as_many_at_a_time_as_its_verifier_says(
+    make_fleet, checks, tmp_path, function, options, at_once
+):
+    name = f"{checks}:{function}"
+    fleet = make_fleet(name, options=options)
+    fleet.wait_ready()
+    for number in range(at_once):
+        fleet.submit(number, submission(name, f"{tmp_path} {at_once}"))
+    assert {verdict.status for _, verdict in drain(fleet)} == {Status.CORRECT}
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_verifier_is_given_no_more_at_a_time_than_it_says(
+    make_fleet, checks, tmp_path, concurrency
+):
+    """Whatever another verifier of the same worker may do at the same time."""
+    bounded, unbounded = f"{checks}:overlaps", f"{checks}:slow"
+    fleet = make_fleet(specs={bounded: {"concurrency": concurrency}, unbounded: {"concurrency": 8}})
+    fleet.wait_ready()
+    for number in range(12):
+        fleet.submit(number, submission(bounded, str(tmp_path)))
+        fleet.submit(-1 - number, submission(unbounded, "x"))
+    verdicts = dict(drain(fleet))
+    assert max(verdicts[number].score for number in range(12)) <= concurrency
+
+
+def test_one_verifier_that_hangs_holds_up_no_other(make_fleet, checks, tmp_path):
+    stuck, other, incidents = f"{checks}:sleeper", f"{checks}:parity", []
+    fleet = make_fleet(
+        specs={stuck: {"wall_limit_s": 600.0}, other: {}},
+        stall_timeout_s=5.0,
+        note=incidents.append,
+    )
+    fleet.wait_ready()
+    fleet.submit("stuck", submission(stuck, "sleep"))
+    for number in range(40):
+        fleet.submit(number, submission(other, "odd"))
+    results = drain(fleet)
+    assert results[-1][0] == "stuck"
+    assert results[-1][1].reason is Reason.STALLED
+    assert {verdict.status for _, verdict in results[:-1]} == {Status.CORRECT}
+    assert len(results) == 41
 
 
 def test_killed_actors_lose_nothing(make_fleet, ray_instance, checks):

@@ -88,6 +88,7 @@ class MathVerifier(Verifier):
 
     def __init__(self, **options: Any) -> None:
         self._options = MathOptions(**options)
+        self.concurrency = self._options.concurrency
         self._reader = ReplyReader(
             self._options.extraction, allow_truncated=self._options.allow_truncated
         )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
+from verifiers.asynchronous import averify_batch
 from verifiers.composite import CompositeVerifier
 from verifiers.errors import BadReference
 from verifiers.judge import Judge
@@ -25,6 +29,9 @@ def pick(completion, answer):
     if "crash" in completion:
         raise RuntimeError("boom")
     return 0.5 if "half" in completion else 1.0
+
+async def remote(completion):
+    return 1.0
 
 def fresh(completions):
     return [float(completions.count(text) == 1) for text in completions]
@@ -195,3 +202,44 @@ def test_a_part_that_judges_groups_sees_all_members(tmp_path, mode, scores):
     assert [verdict.score for verdict in verdicts] == scores
     assert [verdict.components.get("fresh") for verdict in verdicts[:3]] == [0.0, 0.0, 1.0]
     judge.close()
+
+
+def test_each_part_keeps_to_its_own_number_at_a_time(tmp_path, monkeypatch):
+    path = tmp_path / "checks.py"
+    path.write_text(CHECKS)
+    remote = {"verifier": f"{path}:remote", "name": "remote"}
+    judge = Judge({"composite": {"parts": [remote, {"verifier": "exact"}]}})
+    composite = judge._verifiers["composite"]
+    assert composite.concurrency == 16
+
+    # Each waits for company, which the second part may never have.
+    company, alone = threading.Barrier(4), []
+    first, second = (part.verifier for part in composite._parts)
+    verify_first, verify_second = first.verify_batch, second.verify_batch
+
+    def in_company(submissions):
+        company.wait(timeout=60)
+        return verify_first(submissions)
+
+    def by_itself(submissions):
+        alone.append(True)
+        seen = len(alone)
+        verdicts = verify_second(submissions)
+        alone.pop()
+        assert seen == 1
+        return verdicts
+
+    monkeypatch.setattr(first, "verify_batch", in_company)
+    monkeypatch.setattr(second, "verify_batch", by_itself)
+    submissions = [
+        Submission(
+            problem=Problem(
+                id=str(number), prompt="", verifier="composite", reference="4", source="rows:1"
+            ),
+            completion="4",
+        )
+        for number in range(4)
+    ]
+    verdicts = asyncio.run(averify_batch(judge, submissions, max_concurrency=4))
+    judge.close()
+    assert {verdict.status for verdict in verdicts} == {Status.CORRECT}

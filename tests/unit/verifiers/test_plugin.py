@@ -7,7 +7,7 @@ import pytest
 from verifiers.errors import BadReference, UserError
 from verifiers.judge import Judge
 from verifiers.problem import Problem, Submission
-from verifiers.registry import build_verifier
+from verifiers.registry import build_verifier, plan_verifier
 from verifiers.verdict import Reason, Status
 
 CHECKS = """
@@ -24,6 +24,9 @@ def echo(completion, prompt, reference, problem_id, truncated, **columns):
 async def patient(completion, answer):
     await asyncio.sleep(0.01)
     return completion == answer
+
+def plain(data_source, solution_str, ground_truth, extra_info=None): return 1.0
+async def asking(data_source, solution_str, ground_truth, extra_info=None): return 1.0
 
 def own_verdict(completion):
     return Verdict(status=Status.NO_ANSWER, score=0.0, reason=Reason.NOT_FOUND, verifier="mine@3")
@@ -87,6 +90,28 @@ def test_what_a_function_returns_becomes_a_verdict(
     limits = {"wall_limit_s": 0.5} if name == "sleeps" else {"cpu_limit_s": 0.5}
     verdict = judge_with(f"{checks}:{name}", "3", completion, columns={"bonus": 0.25}, **limits)
     assert (verdict.status, verdict.score, verdict.reason) == (status, score, reason), verdict
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name", "options", "concurrency"),
+    [
+        ("", "close_enough", {}, 1),
+        ("", "patient", {}, 16),
+        ("", "patient", {"concurrency": 3}, 3),
+        ("verl:", "plain", {}, 1),
+        ("verl:", "asking", {}, 16),
+    ],
+)
+def test_only_what_waits_runs_many_at_a_time_unasked(checks, prefix, name, options, concurrency):
+    assert plan_verifier(f"{prefix}{checks}:{name}", options).concurrency == concurrency
+
+
+@pytest.mark.parametrize("name", ["math", "regex", "json_schema", "plugin"])
+def test_a_verifier_with_processes_has_at_least_one(checks, name):
+    spec = f"{checks}:patient" if name == "plugin" else name
+    assert plan_verifier(spec, {"concurrency": 5}).concurrency == 5
+    with pytest.raises(UserError, match="'concurrency' is 0; it must be 1 or more"):
+        build_verifier(spec, {"concurrency": 0})
 
 
 @pytest.fixture
