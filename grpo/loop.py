@@ -26,6 +26,7 @@ from grpo.source import RolloutSource
 from grpo.staleness import compute_staleness_metrics, split_stale
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
+from grpo.unverified import UnverifiedGuard
 from grpo.values import Batch, ScoredGroup, StepReport
 
 
@@ -42,6 +43,7 @@ class Parts:
     checkpointer: Checkpointer
     recovery: Recovery
     skips: SkipGuard
+    unverified: UnverifiedGuard
     schedule: Schedule
     timeline: Timeline
     batch_policy: BatchPolicy
@@ -83,7 +85,9 @@ def train(parts: Parts, progress: Progress) -> bool:
 
 def make_step(parts: Parts, progress: Progress) -> None:
     """One step, with the checkpoint and the evaluation that are due after it."""
-    parts.recorder.keep_step(run_step(parts, progress))
+    report = run_step(parts, progress)
+    parts.recorder.keep_step(report)
+    parts.unverified.note(report)
     if parts.schedule.checkpoint_due(progress.step):
         save(parts, progress)
     if parts.schedule.evaluation_due(progress.step):

@@ -20,6 +20,8 @@ from verifiers.verdict import Status, Verdict
 
 # Counts of the completions that could not be verified, by reason.
 NOT_VERIFIED = "not_verified/"
+# Right ones among those that could be.
+SHARE_RIGHT = "pass_rate"
 
 
 def compute_rollout_metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
@@ -61,7 +63,7 @@ def _verdict_shares(statuses: Sequence[Status]) -> dict[str, float]:
     counts = Counter(statuses)
     shares = {f"verdicts/{status}": counts[status] / len(statuses) for status in Status}
     verified = len(statuses) - counts[Status.BAD_GOLD] - counts[Status.ERROR]
-    return shares | ({"pass_rate": counts[Status.CORRECT] / verified} if verified else {})
+    return shares | ({SHARE_RIGHT: counts[Status.CORRECT] / verified} if verified else {})
 
 
 def _count_not_verified(verdicts: Sequence[Verdict]) -> dict[str, float]:

@@ -215,6 +215,8 @@ class RunConfig(Section):
     max_non_finite_steps: Positive = 3
     """The run fails when so many steps in a row give a loss or gradient that is not finite. Each is
     skipped, and its batch written to `skipped/`."""
+    max_unverified_steps: Positive = 3
+    """The run fails when in so many steps in a row no completion at all could be verified."""
     metric_for_best_model: str | None = None
     """Keep the checkpoint with the highest value of a held-out metric, such as
     `heldout/maths/pass@1`, whatever comes after it; `checkpoints/best` points at it."""

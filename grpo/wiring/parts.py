@@ -16,6 +16,7 @@ from grpo.skips import SkipGuard
 from grpo.source import RolloutSource
 from grpo.timing import Timeline
 from grpo.turns import TurnTakingLearner
+from grpo.unverified import UnverifiedGuard
 from grpo.wiring.machinery import Machinery
 from grpo.wiring.placement import engines_sleep
 from grpo.wiring.stages import make_batch_policy, make_collector, make_evaluator
@@ -51,6 +52,7 @@ def make_parts(
         checkpointer=checkpointer,
         recovery=recovery,
         skips=skips,
+        unverified=UnverifiedGuard(max_in_a_row=config.max_unverified_steps),
         schedule=Schedule(
             steps=config.steps,
             eval_steps=config.eval_steps,

@@ -20,7 +20,8 @@ from grpo.skips import SkipGuard
 from grpo.source import DirectSource
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
-from grpo.values import Batch, Rollout, SamplingOptions
+from grpo.unverified import UnverifiedGuard
+from grpo.values import Batch, Rollout, SamplingOptions, StepReport
 from grpo.waits import WORKERS
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
@@ -180,6 +181,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
         checkpointer=spy,
         recovery=spy,
         skips=SkipGuard(lambda name, _: Path(name), max_in_a_row=2),
+        unverified=UnverifiedGuard(max_in_a_row=3),
         schedule=Schedule(**settings),
         timeline=timeline,
         batch_policy=BatchPolicy(
@@ -252,6 +254,26 @@ def test_too_many_updates_in_a_row_that_are_not_finite_end_the_run():
     batch = kept["skipped/step-000001.json"]
     assert batch["reason"] == "non-finite loss (nan)"
     assert batch["samples"][0]["completion_ids"]
+
+
+def test_a_run_in_which_nothing_is_verified_any_more_ends_with_the_reasons():
+    spy, progress = Spy(), Progress()
+    with pytest.raises(RunFailed, match=r"last 3 steps.*worker_died 12\b.*step-000003\.jsonl"):
+        train(make_parts(spy, ["unknown", "unknown"], steps=9), progress)
+    assert progress.step == 3
+    assert len(spy.reports) == 3, "the last step is on record as well"
+
+
+def test_one_verdict_begins_the_count_anew():
+    def report(**metrics):
+        return StepReport(step=7, policy_version=0, metrics=metrics)
+
+    guard = UnverifiedGuard(max_in_a_row=2)
+    nothing = report(**{"not_verified/stalled": 3.0})
+    for step in (nothing, report(pass_rate=0.0), nothing):
+        guard.note(step)
+    with pytest.raises(RunFailed, match=r"stalled 6\."):
+        guard.note(nothing)
 
 
 def test_a_finite_update_begins_the_count_anew():
