@@ -17,6 +17,8 @@ from typing import Any
 import ray
 import torch.distributed
 
+from grpo.rollout.patience import call_within
+
 # torch's type hints leave most of this out.
 distributed: Any = torch.distributed
 
@@ -105,6 +107,11 @@ def ask(address: Address, text: str) -> tuple[Ask, str]:
     Raises:
         RuntimeError: Nobody listens there, or nobody answers.
     """
+    # The store's own limits, for the connection and for the answer, come first where they hold.
+    return call_within(3 * CONNECT_TIMEOUT, lambda: _ask(address, text), doing="asking for weights")
+
+
+def _ask(address: Address, text: str) -> tuple[Ask, str]:
     store = distributed.TCPStore(
         address.host, address.port, wait_for_workers=False, timeout=CONNECT_TIMEOUT
     )

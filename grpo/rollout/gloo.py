@@ -17,6 +17,7 @@ import torch
 
 from grpo.rollout.desk import Address, Ask, Desk, ask, distributed, own_address
 from grpo.rollout.errors import WeightsRefused
+from grpo.rollout.patience import call_within
 from grpo.rollout.weights import (
     NamedTensors,
     PackBuffer,
@@ -93,7 +94,11 @@ def receive(payload: WeightPayload) -> np.ndarray:
             raise WeightsRefused(
                 f"Push {handle.push} cannot be had any more: the learner has packed a newer one."
             )
-        group = _meet(asked, rank=1, host=own_address())
+        group = call_within(
+            2 * BUCKET_TIMEOUT,
+            lambda: _meet(asked, rank=1, host=own_address()),
+            doing="meeting the learner",
+        )
         buffer = np.empty(payload.num_bytes, dtype=np.uint8)
         for bucket in torch.from_numpy(buffer).split(BUCKET_BYTES):
             group.recv([bucket], 0, 0).wait()
