@@ -99,7 +99,11 @@ def main() -> int:
     if not data.is_dir():
         parser.error(f"there is no folder {args.data} of public data")
     ray.init(
-        num_cpus=2, include_dashboard=False, object_store_memory=200_000_000, log_to_driver=False
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=200_000_000,
+        log_to_driver=False,
     )
     try:
         _print_table([read_gsm8k(data, args.problems), read_humaneval(data, args.problems)])

@@ -78,7 +78,12 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=16, help="of 8 completions")
     parser.add_argument("--tokens", type=int, default=64, help="of a completion, for throughput")
     args = parser.parse_args()
-    ray.init(include_dashboard=False, log_to_driver=False, object_store_memory=200_000_000)
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=200_000_000,
+    )
     with tempfile.TemporaryDirectory() as folder:
         options = EngineOptions(
             model=make_long(find_model(args.model), Path(folder)),

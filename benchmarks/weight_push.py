@@ -51,6 +51,7 @@ def main() -> None:
     torch.set_num_threads(available_cores())
     seed_everything(0)
     ray.init(
+        address="local",
         include_dashboard=False,
         log_to_driver=False,
         object_store_memory=2_000_000_000,

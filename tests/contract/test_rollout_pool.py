@@ -155,7 +155,7 @@ ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # pyright: igno
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
     yield
     ray.shutdown()
 

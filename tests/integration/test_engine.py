@@ -38,7 +38,7 @@ def leftovers_before():
 
 @pytest.fixture(scope="module")
 def pool(model, leftovers_before):
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
     pool = RolloutPool(
         EngineOptions(model=str(model), max_num_seqs=64, num_threads=1, kv_cache_memory_mb=64)
     )

@@ -67,6 +67,7 @@ def ray_instance():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray.init(
+            address="local",
             num_cpus=2,
             include_dashboard=False,
             object_store_memory=200_000_000,

@@ -29,6 +29,7 @@ SMALL = RankResources(num_cpus=0.5, num_threads=1)
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
     ray.init(
+        address="local",
         num_cpus=2,
         include_dashboard=False,
         object_store_memory=200_000_000,

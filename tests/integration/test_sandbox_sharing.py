@@ -69,7 +69,7 @@ def test_two_hundred_submissions_share_one_pool() -> None:
             # Containers of other runs on this machine come and go too; ours are children of Ray's.
             owners.append({one.pid for one in containers_since(before) if one and is_ours(one.pid)})
 
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
     try:
         fleet = VerifierFleet(
             specs={"code": {"pool_size": POOL_SIZE}},

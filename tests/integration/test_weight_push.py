@@ -31,7 +31,7 @@ def segments_before():
 
 @pytest.fixture(scope="module")
 def pool(tiny_policy, segments_before):
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
     options = EngineOptions(
         model=str(tiny_policy(tied=False)),
         max_num_seqs=16,
