@@ -4,43 +4,56 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from grpo.algorithms.advantages import Scaling, compute_advantages
 from grpo.algorithms.outcomes import Outcome, has_signal
 from grpo.values import Batch, ScoredGroup, ScoredRollout, TrainSample
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPolicy:
+    """How scored groups become a batch.
+
+    Attributes:
+        advantage_estimator: See `grpo.algorithms.advantages`.
+        scaling: See there.
+        drop_groups_without_signal: Leave out groups whose rewards do not differ; kept, they have
+            advantage 0 and count in the loss's normaliser.
+        mask_truncated: Keep truncated completions in their group's statistics but out of the loss.
+        max_staleness: Groups older than so many policy versions are left out beforehand.
+    """
+
+    advantage_estimator: str
+    scaling: Scaling
+    drop_groups_without_signal: bool
+    mask_truncated: bool
+    max_staleness: int = 0
+
+
 def assemble_batch(
-    groups: Sequence[ScoredGroup],
-    *,
-    step: int,
-    advantage_estimator: str,
-    scaling: Scaling,
-    drop_groups_without_signal: bool,
-    mask_truncated: bool,
+    groups: Sequence[ScoredGroup], *, step: int, policy: BatchPolicy
 ) -> tuple[Batch, Mapping[str, int]]:
     """Compute advantages and leave out what cannot or must not be learned from.
 
     Args:
         groups: In a fixed order.
         step: The step the batch belongs to.
-        advantage_estimator: See `grpo.algorithms.advantages`.
-        scaling: See there.
-        drop_groups_without_signal: Leave out groups whose rewards do not differ; kept, they have
-            advantage 0 and count in the loss's normaliser.
-        mask_truncated: Keep truncated completions in their group's statistics but out of the loss.
+        policy: How.
 
     Returns:
         The batch, and how many rollouts were left out, by reason.
     """
     outcomes = [[_read_outcome(member) for member in group.members] for group in groups]
-    advantages = compute_advantages(outcomes, estimator=advantage_estimator, scaling=scaling)
+    advantages = compute_advantages(
+        outcomes, estimator=policy.advantage_estimator, scaling=policy.scaling
+    )
     dropped: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     samples: list[TrainSample] = []
     for group, group_advantages in zip(groups, advantages, strict=True):
         dropped["unverified"] += len(group.members) - len(group.rewards)
-        if drop_groups_without_signal and not has_signal(group.rewards):
+        if policy.drop_groups_without_signal and not has_signal(group.rewards):
             dropped["no_signal"] += len(group.rewards)
             continue
         place = seen[group.problem.id]
@@ -48,7 +61,7 @@ def assemble_batch(
         for member, advantage in zip(group.members, group_advantages, strict=True):
             if advantage is None:
                 continue
-            masked = mask_truncated and member.rollout.truncated
+            masked = policy.mask_truncated and member.rollout.truncated
             dropped["truncated"] += masked
             samples.append(_make_sample(group.problem.id, place, member, advantage, masked))
     batch = Batch(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Protocol
+from typing import Any, Protocol
 
 from grpo.rewards import RewardPolicy, check_components, compute_reward
 from grpo.seeding import derive_seed
@@ -112,6 +113,7 @@ class Collector:
         *,
         group_size: int,
         seed_parts: tuple[object, ...],
+        on_group: Callable[[ScoredGroup], None] | None = None,
     ) -> tuple[ScoredGroup, ...]:
         """Sample and verify one group for each problem.
 
@@ -120,6 +122,7 @@ class Collector:
             sampling: How completions are drawn.
             group_size: Completions of each problem.
             seed_parts: What the rollouts' seeds depend on, besides problem and member.
+            on_group: Given each group as soon as it and all before it are there.
         """
         asked = _name_requests(problems)
         requests = [
@@ -130,14 +133,11 @@ class Collector:
             )
             for name, problem in asked.items()
         ]
-        # Verdicts of a call that was left early may still come; they are nobody's.
-        call = object()
-        rollouts: dict[Hashable, Rollout] = {}
-        verdicts: dict[Hashable, Verdict] = {}
+        call = _Call(asked, group_size, score=self._score, on_group=on_group)
 
         def look_around() -> None:
             self._check_stop()
-            self._receive(verdicts, timeout_s=0.0)
+            self._receive(call, timeout_s=0.0)
 
         with (
             self._timeline.phase("generation", track=self._track),
@@ -145,38 +145,27 @@ class Collector:
         ):
             for rollout in stream:
                 self._check_stop()
-                key = (call, rollout.problem_id, rollout.member)
-                rollouts[key] = rollout
                 self._fleet.submit(
-                    key,
+                    call.add(rollout),
                     _make_submission(asked[rollout.problem_id], rollout, self._completion_prefix),
                     group=(call, rollout.problem_id),
                     group_size=group_size,
                     on_wait=self._check_stop,
                 )
                 self._timeline.sample(VERIFICATION_QUEUE, self._fleet.pending)
-                self._receive(verdicts, timeout_s=0.0)
+                self._receive(call, timeout_s=0.0)
         with self._timeline.phase("verification_tail", track=self._track):
-            while not rollouts.keys() <= verdicts.keys():
+            while not call.complete:
                 self._check_stop()
-                self._receive(verdicts, timeout_s=0.1)
+                self._receive(call, timeout_s=0.1)
             self._timeline.sample(VERIFICATION_QUEUE, 0)
-        check_components(list(verdicts.values()), self._rewards)
-        return tuple(
-            ScoredGroup(
-                problem=problem,
-                members=tuple(
-                    self._score(rollouts[call, name, member], verdicts[call, name, member])
-                    for member in range(group_size)
-                ),
-            )
-            for name, problem in asked.items()
-        )
+        check_components(call.verdicts, self._rewards)
+        return tuple(call.groups)
 
-    def _receive(self, verdicts: dict[Hashable, Verdict], *, timeout_s: float) -> None:
+    def _receive(self, call: _Call, *, timeout_s: float) -> None:
         """Take verdicts in, and when each was being reached."""
         for key, verdict in self._fleet.finished(timeout_s=timeout_s):
-            verdicts[key] = verdict
+            call.judge(key, verdict)
             now = time.perf_counter()
             self._timeline.add(
                 Span(
@@ -199,6 +188,68 @@ class Collector:
         return ScoredRollout(
             rollout=rollout, verdict=verdict, reward=reward.total, reward_parts=reward.parts
         )
+
+
+class _Call:
+    """Rollouts and verdicts of one call of `collect`, made into groups in their order.
+
+    Args:
+        asked: The problem of each group, by the group's name.
+        group_size: Completions of each.
+        score: Makes a rollout and its verdict worth something.
+        on_group: Given each group; None where nobody waits for one.
+    """
+
+    def __init__(
+        self,
+        asked: Mapping[str, Problem],
+        group_size: int,
+        *,
+        score: Callable[[Rollout, Verdict], ScoredRollout],
+        on_group: Callable[[ScoredGroup], None] | None,
+    ) -> None:
+        self.groups: list[ScoredGroup] = []
+        self._score = score
+        self._on_group = on_group
+        self._size = group_size
+        self._to_come = deque(asked.items())
+        self._rollouts: dict[Hashable, Rollout] = {}
+        self._verdicts: dict[str, dict[int, Verdict]] = {name: {} for name in asked}
+
+    @property
+    def complete(self) -> bool:
+        """Whether all groups are there."""
+        return not self._to_come
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """All so far."""
+        return [verdict for group in self._verdicts.values() for verdict in group.values()]
+
+    def add(self, rollout: Rollout) -> Hashable:
+        """Take a rollout in.
+
+        Returns:
+            What its verdict is known by.
+        """
+        self._rollouts[rollout.problem_id, rollout.member] = rollout
+        return self, rollout.problem_id, rollout.member
+
+    def judge(self, key: Any, verdict: Verdict) -> None:
+        """Take a verdict in; those of a call that was left early still come, and are nobody's."""
+        call, name, member = key
+        if call is self:
+            self._verdicts[name][member] = verdict
+            while self._to_come and len(self._verdicts[self._to_come[0][0]]) == self._size:
+                self._close_group()
+
+    def _close_group(self) -> None:
+        name, problem = self._to_come.popleft()
+        found = self._verdicts[name]
+        members = (self._score(self._rollouts[name, m], found[m]) for m in range(self._size))
+        self.groups.append(ScoredGroup(problem=problem, members=tuple(members)))
+        if self._on_group is not None:
+            self._on_group(self.groups[-1])
 
 
 def _name_requests(problems: Sequence[Problem]) -> dict[str, Problem]:

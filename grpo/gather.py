@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from grpo.algorithms.outcomes import has_signal
 from grpo.collect import Collector
 from grpo.data.sampler import ProblemSampler
+from grpo.head_start import HeadStart
 from grpo.ledger import PromptLedger
 from grpo.values import SamplingOptions, ScoredGroup
 from verifiers.problem import Problem
@@ -64,6 +65,7 @@ class Gatherer:
         replace: Whether groups without a signal are replaced by new ones.
         max_gen_batches: Most problems of a step, in multiples of `prompts_per_step`.
         seed: The run's.
+        head_start: Given each group as soon as it and all before it are there.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Gatherer:
         replace: bool,
         max_gen_batches: int,
         seed: int,
+        head_start: HeadStart | None = None,
     ) -> None:
         self._sampler = sampler
         self._collector = collector
@@ -90,6 +93,7 @@ class Gatherer:
         self._replace = replace
         self._most = prompts_per_step * max_gen_batches
         self._seed = seed
+        self._head_start = head_start
 
     def gather(self, step: int, num_drawn: int) -> Gathered:
         """The groups of a step; with `replace`, in as many rounds as it takes, up to the cap.
@@ -100,6 +104,8 @@ class Gatherer:
         """
         groups: list[ScoredGroup] = []
         good = 0
+        if self._head_start is not None:
+            self._head_start.begin(step)
         for round_number in range(self._most):
             count = self._size_round(len(groups), good)
             problems, num_drawn = self._sampler.take(num_drawn, count, self._accept)
@@ -109,6 +115,7 @@ class Gatherer:
                 self._sampling,
                 group_size=self._group_size,
                 seed_parts=(self._seed, step, *again),
+                on_group=self._head_start.add if self._head_start is not None else None,
             )
             good += sum(has_signal(group.rewards) for group in fresh)
             groups += fresh

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from grpo.assemble import assemble_batch
+from grpo.assemble import BatchPolicy, assemble_batch
 from grpo.gather import Gathered
 from grpo.learner.errors import LearnerLost
 from grpo.ledger import PromptLedger
 from grpo.metrics import compute_rollout_metrics, compute_timing_metrics, compute_waste
 from grpo.protocols import (
-    BatchPolicy,
     Checkpointer,
     Evaluator,
     Learner,
@@ -142,14 +141,7 @@ def make_batch(
         policy_version=progress.policy_version,
         max_staleness=policy.max_staleness,
     )
-    batch, dropped = assemble_batch(
-        fresh,
-        step=gathered.step,
-        advantage_estimator=policy.advantage_estimator,
-        scaling=policy.scaling,
-        drop_groups_without_signal=policy.drop_groups_without_signal,
-        mask_truncated=policy.mask_truncated,
-    )
+    batch, dropped = assemble_batch(fresh, step=gathered.step, policy=policy)
     left_out = {"stale": stale, "surplus": gathered.groups[len(gathered.needed) :]}
     whole = {reason: sum(len(g.members) for g in groups) for reason, groups in left_out.items()}
     return batch, left_out, {**dropped, **{name: count for name, count in whole.items() if count}}

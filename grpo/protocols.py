@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from grpo.algorithms.advantages import Scaling
 from grpo.evaluation.scores import EvaluationResult
 from grpo.learner.errors import LearnerLost
 from grpo.timing import StepTimes
@@ -26,17 +25,6 @@ class Progress:
     step: int = 0
     policy_version: int = 0
     num_drawn: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPolicy:
-    """How scored groups become a batch; see `grpo.assemble`."""
-
-    advantage_estimator: str
-    scaling: Scaling
-    drop_groups_without_signal: bool
-    mask_truncated: bool
-    max_staleness: int = 0
 
 
 class Update(Protocol):

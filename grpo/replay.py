@@ -149,16 +149,8 @@ def _find_checkpoint(directory: RunDirectory, step: int, say: Callable[[str], No
 
 
 def _read_batch(directory: RunDirectory, config: RunConfig, step: int) -> Batch:
-    policy = make_batch_policy(config)
     groups = directory.read_rollouts(step)
     if config.dynamic_sampling == "replace":
         groups = groups[: len(groups) - count_surplus(groups, config.prompts_per_step)]
-    batch, _ = assemble_batch(
-        groups,
-        step=step,
-        advantage_estimator=policy.advantage_estimator,
-        scaling=policy.scaling,
-        drop_groups_without_signal=policy.drop_groups_without_signal,
-        mask_truncated=policy.mask_truncated,
-    )
+    batch, _ = assemble_batch(groups, step=step, policy=make_batch_policy(config))
     return batch

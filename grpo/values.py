@@ -80,6 +80,11 @@ class Rollout:
         """Whether the length limit cut it off."""
         return self.finish_reason == "length"
 
+    @property
+    def num_tokens(self) -> int:
+        """Of prompt and completion."""
+        return len(self.prompt_ids) + len(self.completion_ids)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRollout:

@@ -8,6 +8,8 @@ from grpo.timing import LOOP, Span, StepTimes
 
 ENGINE_TRACK = "engine "
 VERIFIER_TRACK = "verifiers"
+# What the learner does while the loop is in a phase that is not its own.
+LEARNER_TRACK = "learner"
 # Counters of the timeline.
 ROLLOUT_QUEUE = "completions that wait for an engine"
 VERIFICATION_QUEUE = "completions that wait for a verdict"
@@ -53,17 +55,22 @@ def compute_waits(times: StepTimes, num_engines: int) -> dict[str, dict[str, flo
     """
     phases = _cover([span for span in times.spans if span.track == LOOP], times)
     busy = {
-        f"engines {place}": _merge(times, f"{ENGINE_TRACK}{place}") for place in range(num_engines)
+        f"engines {place}": _merge(times, _on(times, f"{ENGINE_TRACK}{place}"))
+        for place in range(num_engines)
     }
     engines = [_split(phases, spans) for spans in busy.values()]
-    updates = [(begin, end) for begin, end, owner in phases if owner == "learner"]
+    updates = [
+        Span(track=LEARNER_TRACK, name="update", begin=begin, end=end)
+        for begin, end, owner in phases
+        if owner == "learner"
+    ]
     return {
         "engines": {
             key: sum(row[key] for row in engines) / max(len(engines), 1)
             for key in (WORKED, *CAUSES)
         },
-        "verifiers": _split(phases, _merge(times, VERIFIER_TRACK)),
-        "learner": _split(phases, updates),
+        "verifiers": _split(phases, _merge(times, _on(times, VERIFIER_TRACK))),
+        "learner": _split(phases, _merge(times, [*updates, *_on(times, LEARNER_TRACK)])),
     }
 
 
@@ -87,10 +94,14 @@ def _cover(phases: Sequence[Span], times: StepTimes) -> list[tuple[float, float,
     return covered
 
 
-def _merge(times: StepTimes, track: str) -> list[tuple[float, float]]:
-    """When anything of a track was going on within the step, without overlaps."""
+def _on(times: StepTimes, track: str) -> list[Span]:
+    return [span for span in times.spans if span.track == track]
+
+
+def _merge(times: StepTimes, spans: Sequence[Span]) -> list[tuple[float, float]]:
+    """When any of them was going on within the step, without overlaps."""
     merged: list[tuple[float, float]] = []
-    for span in sorted((s for s in times.spans if s.track == track), key=lambda span: span.begin):
+    for span in sorted(spans, key=lambda span: span.begin):
         begin, end = max(span.begin, times.begin), min(span.end, times.end)
         if merged and begin <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))

@@ -79,6 +79,11 @@ def compute_advantages(
     ]
 
 
+def is_groupwise(estimator: str, scaling: Scaling) -> bool:
+    """Whether a group's advantages are the same whatever else is in the batch."""
+    return estimator in GROUPWISE and scaling.by != "batch"
+
+
 def grpo(groups: Groups, scaling: Scaling) -> Values:
     """Reward minus the group's mean, over a standard deviation plus epsilon.
 
@@ -190,6 +195,8 @@ ADVANTAGES: Mapping[str, Estimator] = {
 SCALED = frozenset({"grpo", "gdpo"})
 # Whose baseline is the whole batch's, so that a group of equal rewards has a signal too.
 BATCH_BASELINE = frozenset({"reinforce_plus_plus"})
+# Whose advantages follow from the group alone, where `scale_rewards` does not say otherwise.
+GROUPWISE = frozenset({"grpo", "rloo", "opo", "max_rl"})
 # Whose advantages need not sum to 0 in a group.
 UNCENTRED = BATCH_BASELINE | {"opo", "reinforce_plus_plus_baseline_tokens"}
 

@@ -19,7 +19,8 @@ class WeightedSample:
 
     Attributes:
         sample: The completion.
-        token_weight: What one of its tokens counts; see `grpo.algorithms.reductions`.
+        token_weight: What one of its tokens counts, before the batch's normaliser; see
+            `grpo.algorithms.reductions`.
     """
 
     sample: TrainSample
@@ -32,10 +33,10 @@ MicroBatch = tuple[WeightedSample, ...]
 def weigh_samples(
     samples: Sequence[TrainSample], *, reduction: str, max_completion_length: int
 ) -> list[WeightedSample]:
-    """Give every sample of the global batch its token weight; those without loss tokens leave.
+    """Give every sample its token weight; those without loss tokens leave.
 
     Args:
-        samples: The whole batch, over all ranks.
+        samples: Whole groups of the global batch.
         reduction: A key of `REDUCTIONS`.
         max_completion_length: The constant of the reduction `constant`.
     """
@@ -79,12 +80,12 @@ def split_by_groups(
 def plan_microbatches(
     samples: Sequence[WeightedSample], *, max_tokens: int, world_size: int, packed: bool
 ) -> list[list[MicroBatch]]:
-    """Bin samples by length and deal the bins out to the ranks.
+    """Bin samples and deal the bins out to the ranks.
 
-    Padded, neighbours in length share a micro-batch, so that padding is small; packed, long and
-    short ones fill micro-batches to equal sums. Every rank gets the same number,
-    as collective gradient exchange needs; a rank that would have none gets one that carries no
-    loss. The longest come first: a budget that does not fit the memory fails at once.
+    Padded, neighbours in length share a micro-batch, so that padding is small, and the longest come
+    first: a budget that does not fit the memory fails at once. Packed, as a `Packer` does. Every
+    rank gets the same number, as collective gradient exchange needs; a rank that would have none
+    gets one that carries no loss.
 
     Args:
         samples: What is to be learned from.
@@ -100,23 +101,15 @@ def plan_microbatches(
     """
     if not samples:
         return [[] for _ in range(world_size)]
-    by_length = sorted(samples, key=lambda s: s.sample.num_tokens, reverse=True)
-    longest = by_length[0].sample
-    if longest.num_tokens > max_tokens:
-        raise UserError(
-            f"max_tokens_per_microbatch={max_tokens} is smaller than one sequence: completion"
-            f" {longest.member} of problem {longest.problem_id!r} has {longest.num_tokens} tokens"
-            f" ({len(longest.prompt_ids)} prompt + {len(longest.completion_ids)} completion). Raise"
-            " max_tokens_per_microbatch to at least max_prompt_length + max_completion_length, or"
-            " lower those"
-        )
     if packed:
-        bins = _balance_bins(by_length, max_tokens, world_size)
-        bins.sort(key=_packed_size, reverse=True)
-    else:
-        bins = _fill_bins(by_length, max_tokens)
-        _even_out(bins, world_size)
-        bins.sort(key=_padded_size, reverse=True)
+        packer = Packer(max_tokens=max_tokens, world_size=world_size)
+        rounds = [*packer.add(samples), *packer.finish()]
+        return [[micro_batches[rank] for micro_batches in rounds] for rank in range(world_size)]
+    _require_room(samples, max_tokens)
+    by_length = _sort(samples)
+    bins = _fill_bins(by_length, max_tokens)
+    _even_out(bins, world_size)
+    bins.sort(key=_padded_size, reverse=True)
     anchor = _without_loss(by_length[-1])
     while len(bins) % world_size:
         bins.append([anchor])
@@ -126,6 +119,94 @@ def plan_microbatches(
         turn, place = divmod(index, world_size)
         ranks[place if turn % 2 == 0 else world_size - 1 - place].append(tuple(members))
     return ranks
+
+
+class Packer:
+    """Packs samples as they come: whenever no more fit, one micro-batch for each rank is full.
+
+    What shares a micro-batch follows from the order of the samples alone, so that a batch has the
+    same ones, and the same gradient to the last bit, whether it came at once or bit by bit.
+
+    Args:
+        max_tokens: Of one micro-batch, at most.
+        world_size: How many ranks there are.
+    """
+
+    def __init__(self, *, max_tokens: int, world_size: int) -> None:
+        self._max_tokens = max_tokens
+        self._world_size = world_size
+        self._waiting: list[WeightedSample] = []
+        self._num_tokens = self._longest = 0
+
+    def add(self, samples: Sequence[WeightedSample]) -> list[list[MicroBatch]]:
+        """Take samples in.
+
+        Returns:
+            For each time that they filled up, a micro-batch for every rank. More follow: what
+            filled them up waits for its turn.
+
+        Raises:
+            UserError: If one sample alone is longer than `max_tokens`.
+        """
+        rounds: list[list[MicroBatch]] = []
+        for sample in samples:
+            _require_room([sample], self._max_tokens)
+            if not self._has_room(sample):
+                rounds += self.finish()
+            self._waiting.append(sample)
+            self._num_tokens += sample.sample.num_tokens
+            self._longest = max(self._longest, sample.sample.num_tokens)
+        return rounds
+
+    def finish(self) -> list[list[MicroBatch]]:
+        """What waits, as one micro-batch for every rank; nothing where nothing waits."""
+        if not self._waiting:
+            return []
+        anchor = _without_loss(min(self._waiting, key=lambda s: s.sample.num_tokens))
+        bins = _balance(self._waiting, self._world_size)
+        self._waiting = []
+        self._num_tokens = self._longest = 0
+        return [[tuple(members or [anchor]) for members in bins]]
+
+    def _has_room(self, sample: WeightedSample) -> bool:
+        total = self._num_tokens + sample.sample.num_tokens
+        room = self._max_tokens * self._world_size
+        if total > room:
+            return False
+        longest = max(self._longest, sample.sample.num_tokens)
+        # Balanced bins are apart by one sample at most, so far from the budget there is no need to
+        # try.
+        if total + longest * self._world_size <= room:
+            return True
+        bins = _balance([*self._waiting, sample], self._world_size)
+        return max(sum(m.sample.num_tokens for m in b) for b in bins) <= self._max_tokens
+
+
+def _balance(samples: Sequence[WeightedSample], count: int) -> list[list[WeightedSample]]:
+    """Fill bins to equal sums, each sample from the longest down into the emptiest."""
+    bins: list[list[WeightedSample]] = [[] for _ in range(count)]
+    fills = [(0, index) for index in range(count)]
+    for member in _sort(samples):
+        fill, index = fills[0]
+        bins[index].append(member)
+        heapq.heapreplace(fills, (fill + member.sample.num_tokens, index))
+    return bins
+
+
+def _require_room(samples: Sequence[WeightedSample], max_tokens: int) -> None:
+    longest = _sort(samples)[0].sample
+    if longest.num_tokens > max_tokens:
+        raise UserError(
+            f"max_tokens_per_microbatch={max_tokens} is smaller than one sequence: completion"
+            f" {longest.member} of problem {longest.problem_id!r} has {longest.num_tokens} tokens"
+            f" ({len(longest.prompt_ids)} prompt + {len(longest.completion_ids)} completion). Raise"
+            " max_tokens_per_microbatch to at least max_prompt_length + max_completion_length, or"
+            " lower those"
+        )
+
+
+def _sort(samples: Sequence[WeightedSample]) -> list[WeightedSample]:
+    return sorted(samples, key=lambda s: s.sample.num_tokens, reverse=True)
 
 
 def _fill_bins(by_length: Sequence[WeightedSample], max_tokens: int) -> list[list[WeightedSample]]:
@@ -149,33 +230,6 @@ def _even_out(bins: list[list[WeightedSample]], world_size: int) -> None:
         members = bins[largest]
         half = (len(members) + 1) // 2
         bins[largest : largest + 1] = [members[:half], members[half:]]
-
-
-def _balance_bins(
-    by_length: Sequence[WeightedSample], max_tokens: int, world_size: int
-) -> list[list[WeightedSample]]:
-    """Fill as few bins as hold everything, the same number for each rank, from the longest down."""
-    fewest = -(-_packed_size(by_length) // max_tokens)
-    # As many bins as samples always hold them.
-    for count in range(-(-fewest // world_size) * world_size, len(by_length), world_size):
-        bins = _put_in_emptiest(by_length, count)
-        if max(map(_packed_size, bins)) <= max_tokens:
-            return bins
-    return [[member] for member in by_length]
-
-
-def _put_in_emptiest(by_length: Sequence[WeightedSample], count: int) -> list[list[WeightedSample]]:
-    bins: list[list[WeightedSample]] = [[] for _ in range(count)]
-    fills = [(0, index) for index in range(count)]
-    for member in by_length:
-        fill, index = fills[0]
-        bins[index].append(member)
-        heapq.heapreplace(fills, (fill + member.sample.num_tokens, index))
-    return bins
-
-
-def _packed_size(members: Sequence[WeightedSample]) -> int:
-    return sum(member.sample.num_tokens for member in members)
 
 
 def _padded_size(members: Sequence[WeightedSample]) -> int:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from grpo.learner.batching import MicroBatch, split_by_groups, weigh_samples
 from grpo.learner.figures import StepFigures
 from grpo.learner.learner import Learner
 from grpo.learner.passes import Prepared
@@ -48,31 +47,28 @@ def explain_update(learner: Learner, batch: Batch) -> list[list[Contribution]]:
         nothing and are left out.
     """
     assert learner.accelerator.num_processes == 1, "the parts are those of one rank"
-    plan: list[list[MicroBatch]] = []
-    for samples in split_by_groups(batch.samples, learner.options.num_mini_batches):
-        weighted = weigh_samples(
-            samples,
-            reduction=learner.options.objective.loss_reduction,
-            max_completion_length=learner.options.max_completion_length,
-        )
-        plan.append([(member,) for member in weighted])
+    plan = learner.planner.plan(batch.samples)
+    alone = [[(member,) for member in learner.planner.weigh(part.samples)] for part in plan]
     figures = StepFigures()
-    prepared = learner.prepare(plan, batch, figures)
-    return [list(_explain_mini_batch(learner, share, figures)) for share in prepared]
+    prepared = learner.prepare(alone, batch, figures)
+    return [
+        list(_explain_mini_batch(learner, share, figures, part.normaliser))
+        for part, share in zip(plan, prepared, strict=True)
+    ]
 
 
 def _explain_mini_batch(
-    learner: Learner, share: Sequence[Prepared], figures: StepFigures
+    learner: Learner, share: Sequence[Prepared], figures: StepFigures, normaliser: int
 ) -> Iterator[Contribution]:
     weights = [weight for weight in learner.policy.parameters() if weight.requires_grad]
     learner.optimizer.zero_grad()
     for found in share:
-        _backward(learner, found, figures)
+        _backward(learner, found, figures, normaliser)
     whole: Gradient = [weight.grad for weight in weights]
     squared = _dot(whole, whole)
     for found in share:
         learner.optimizer.zero_grad()
-        loss = _backward(learner, found, figures)
+        loss = _backward(learner, found, figures, normaliser)
         own: Gradient = [weight.grad for weight in weights]
         yield Contribution(
             sample=found.samples[0],
@@ -83,8 +79,8 @@ def _explain_mini_batch(
     learner.optimizer.zero_grad()
 
 
-def _backward(learner: Learner, found: Prepared, figures: StepFigures) -> float:
-    loss = learner.microbatch_loss(found, Statistics(), figures, first=True)
+def _backward(learner: Learner, found: Prepared, figures: StepFigures, normaliser: int) -> float:
+    loss = learner.microbatch_loss(found, Statistics(), figures, first=True) / normaliser
     learner.accelerator.backward(loss)
     return float(loss.detach())
 

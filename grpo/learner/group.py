@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from grpo.learner.errors import LearnerDied, LearnerFailed, LearnerStalled
-from grpo.learner.invariants import InvariantBroken
+from grpo.learner.answers import collect_answers, read_answer
 from grpo.learner.options import LearnerOptions
 from grpo.learner.report import UpdateReport
-from grpo.learner.watch import ASK_EVERY_S, CONCURRENCY_GROUP, WRITING, RankWatch
+from grpo.learner.watch import CONCURRENCY_GROUP, WRITING
 from grpo.rollout.ipc import merge_handles
 from grpo.rollout.weights import Transport, WeightPayload
-from grpo.values import Batch
+from grpo.values import Batch, TrainSample
 from verifiers.errors import UserError
+
+_AHEAD = "learning from the first samples of a step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +83,16 @@ class LearnerGroup:
         self._stall_timeout_s = stall_timeout_s
         self._actors: list[Any] = []
         self._starting: list[Any] = []
+        self._takes_head_start = False
+        # For each call of `learn_ahead` that goes on, every rank's answer to come.
+        self._ahead: list[list[Any]] = []
+
+    @property
+    def head_start_tokens(self) -> int | None:
+        """How many tokens fill a micro-batch on every rank; None if a batch must be whole."""
+        if not self._takes_head_start:
+            return None
+        return self.options.max_tokens_per_microbatch * self.world_size
 
     def start(self) -> None:
         """Start the processes and have them load the model; does not wait for it."""
@@ -104,7 +113,9 @@ class LearnerGroup:
             LearnerStalled: It took longer than `timeout_s`.
             UserError: The model or the options are wrong.
         """
-        return self._collect(self._starting, "loading the model", timeout_s)
+        facts = self._collect(self._starting, "loading the model", timeout_s)
+        self._takes_head_start = all(fact["takes_head_start"] for fact in facts)
+        return facts
 
     def restart(self, timeout_s: float) -> None:
         """End what is left of the ranks and start them anew, with the policy they began with.
@@ -117,6 +128,32 @@ class LearnerGroup:
         self.start()
         self.wait_ready(timeout_s)
 
+    def learn_ahead(self, step: int, samples: Sequence[TrainSample]) -> None:
+        """Begin to learn from the first samples of a batch, on all ranks; does not wait for it.
+
+        Args:
+            step: Whose batch it is.
+            samples: The next whole groups, in the batch's order.
+        """
+        shared = ray.put(samples)
+        self._ahead.append([actor.learn_ahead.remote(step, shared) for actor in self._actors])
+
+    def find_learned_ahead(self) -> list[float]:
+        """How long the calls of `learn_ahead` took that ended since the last look, in seconds.
+
+        Raises:
+            InvariantBroken: Something that must hold does not.
+            LearnerDied: A process is gone.
+        """
+        seconds: list[float] = []
+        for references in list(self._ahead):
+            done, waiting = ray.wait(references, num_returns=len(references), timeout=0)
+            found = [read_answer(r, references.index(r), _AHEAD) for r in done]
+            if not waiting:
+                self._ahead.remove(references)
+                seconds.append(max(found))
+        return seconds
+
     def update(self, batch: Batch, *, timeout_s: float | None = None) -> UpdateReport:
         """Learn from a batch, on all ranks.
 
@@ -126,8 +163,10 @@ class LearnerGroup:
             LearnerStalled: It took longer than `timeout_s`.
         """
         shared = ray.put(batch)
+        ahead, self._ahead = [r for references in self._ahead for r in references], []
         references = [actor.update.remote(shared) for actor in self._actors]
-        return self._collect(references, f"updating in step {batch.step}", timeout_s)[0]
+        doing = f"updating in step {batch.step}"
+        return self._collect([*ahead, *references], doing, timeout_s)[len(ahead)]
 
     def publish(self, version: int) -> WeightPayload:
         """Pack the weights as they are now, as the policy of this version.
@@ -197,6 +236,7 @@ class LearnerGroup:
         for actor in self._actors:
             ray.kill(actor)
         self._actors = []
+        self._ahead = []
         if self._owned is not None:
             remove_placement_group(self._owned)
             self._owned = self._placement = None
@@ -240,38 +280,10 @@ class LearnerGroup:
     def _collect(
         self, references: list[Any], doing: str, timeout_s: float | None = None
     ) -> list[Any]:
-        """Wait for all answers, but only until the first failure or standstill."""
-        started = time.monotonic()
-        watch = RankWatch(self._actors)
-        waiting = list(references)
-        while waiting:
-            done, waiting = ray.wait(waiting, num_returns=1, timeout=ASK_EVERY_S)
-            watch.ask()
-            spent_s = time.monotonic() - started
-            if done:
-                _get(done[0], references.index(done[0]) % self.world_size, doing, watch)
-            elif watch.idle_s > self._stall_timeout_s or spent_s > (timeout_s or math.inf):
-                raise LearnerStalled(
-                    f"the learner has been {doing} for {spent_s:.0f} s, the last {watch.idle_s:.0f}"
-                    " s without getting anything done",
-                    stack=watch.collect_stacks(),
-                )
-        return ray.get(references)
-
-
-def _get(reference: Any, rank: int, doing: str, watch: RankWatch) -> None:
-    """Turn Ray's errors into errors with a name."""
-    try:
-        ray.get(reference)
-    except RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, UserError | InvariantBroken):
-            raise cause from error
-        raise LearnerFailed(
-            f"learner rank {rank} raised {type(cause).__name__} while {doing}: {cause}"
-        ) from error
-    except RayError as error:
-        # Its process died, or the answer was lost with the node.
-        raise LearnerDied(
-            f"learner rank {rank} died while {doing}. {error}{watch.describe(rank)}"
-        ) from error
+        return collect_answers(
+            self._actors,
+            references,
+            doing,
+            stall_timeout_s=self._stall_timeout_s,
+            timeout_s=timeout_s or math.inf,
+        )

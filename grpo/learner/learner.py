@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import Any, cast
 
 import torch
@@ -14,26 +13,27 @@ from torch import Tensor
 
 from grpo.algorithms.advantages import UNCENTRED
 from grpo.learner import invariants
-from grpo.learner.batching import MicroBatch, plan_microbatches, split_by_groups, weigh_samples
+from grpo.learner.ahead import HeadStart, takes_head_start
+from grpo.learner.batching import MicroBatch
 from grpo.learner.coefficients import Coefficients
 from grpo.learner.figures import StepFigures
+from grpo.learner.gradient import GradientSum
 from grpo.learner.guard import Guard
 from grpo.learner.microbatch import compute_microbatch_loss
-from grpo.learner.optimizer import build_optimizer
+from grpo.learner.optimizer import build_optimizer, set_learning_rate
 from grpo.learner.options import LearnerOptions
-from grpo.learner.packing import packs_samples
-from grpo.learner.parallel import clip_gradient, distribute_policy, hold_exchange
+from grpo.learner.parallel import clip_gradient, distribute_policy
 from grpo.learner.passes import Passes, Prepared, needs_scores
+from grpo.learner.planning import MiniBatch, Planner
 from grpo.learner.policy import load_policy
 from grpo.learner.preparing import prepare_updates
 from grpo.learner.reference import make_reference
 from grpo.learner.report import UpdateReport, why_skip
-from grpo.learner.schedule import compute_learning_rate
 from grpo.learner.served import gather_weights, lay_out_weights
 from grpo.learner.state import LearnerState
 from grpo.learner.statistics import Statistics
 from grpo.seeding import derive_seed, seed_everything
-from grpo.values import Batch
+from grpo.values import Batch, TrainSample
 
 
 class Learner:
@@ -71,6 +71,12 @@ class Learner:
             options.objective.old_logprobs == "learner" and not needs_scores(options)
         )
         self.coefficients = Coefficients(options)
+        self.planner = Planner(
+            options,
+            rank=self.accelerator.process_index,
+            world_size=self.accelerator.num_processes,
+        )
+        self._ahead: HeadStart | None = None
         self.updates_done = 0
         self.policy_version = 0
         self.state = LearnerState(self)
@@ -84,6 +90,31 @@ class Learner:
     def num_passes(self) -> int:
         """Passes made so far; it may be looked at from another thread."""
         return self._passes.num_done
+
+    def learn_ahead(self, step: int, samples: Sequence[TrainSample]) -> float:
+        """Begin the update of a step while the rest of its batch is still being sampled.
+
+        Every micro-batch that is full has its passes; what is left over waits for more, or for
+        `update`. The update is the same to the last bit as if it had begun with the whole batch.
+
+        Args:
+            step: Whose batch begins with them, or goes on. What was begun of another is forgotten.
+            samples: The next whole groups, in the batch's order.
+
+        Returns:
+            Seconds of work.
+
+        Raises:
+            InvariantBroken: If something that must hold does not.
+            UserError: If a sample is longer than the token budget.
+        """
+        assert takes_head_start(self.options), "such a batch is learned from whole"
+        started = time.perf_counter()
+        if self._ahead is None or self._ahead.step != step:
+            gradient = self._begin_gradient(StepFigures())
+            self._ahead = HeadStart(step, self.planner, gradient, self._passes.prepare)
+        self._ahead.add(samples)
+        return time.perf_counter() - started
 
     def update(self, batch: Batch) -> UpdateReport:
         """Learn from a batch: `num_iterations` passes of `num_mini_batches` updates each.
@@ -100,20 +131,27 @@ class Learner:
             UserError: If a sample is longer than the token budget.
         """
         started = time.perf_counter()
+        ahead = self._take_ahead(batch)
         invariants.check_batch(batch)
         if self.options.objective.advantage_estimator not in UNCENTRED:
             with self._guard:
                 invariants.check_group_means(batch.samples)
-        plan = self._plan(batch)
+        if ahead is None:
+            plan = self.planner.plan(batch.samples)
+        else:
+            plan = self.planner.plan_rest(batch.samples, ahead.packer, len(ahead.samples))
         if not plan:
             return UpdateReport(metrics={"num_loss_tokens": 0.0}, skipped="no loss tokens")
         figures = StepFigures()
-        prepared = self.prepare(plan, batch, figures)
-        skipped = self._iterate(prepared, self._count_tokens(batch), batch.step, figures)
+        prepared = self.prepare([part.microbatches for part in plan], batch, figures)
+        skipped = self._iterate(
+            plan, prepared, batch.step, figures, begun=ahead.gradient if ahead else None
+        )
         metrics = figures.summarise() | {
             "beta": self.coefficients.beta,
             "entropy_coef": self.coefficients.entropy_coef,
             "num_loss_tokens": float(batch.num_loss_tokens),
+            "ahead_fraction": (ahead.num_tokens if ahead else 0) / batch.num_loss_tokens,
             "seconds": time.perf_counter() - started,
         }
         if skipped is None:
@@ -126,29 +164,6 @@ class Learner:
             non_finite=skipped,
             breaches=self._gather_breaches(),
         )
-
-    def _plan(self, batch: Batch) -> list[list[MicroBatch]]:
-        """This rank's micro-batches of each mini-batch, none of which is empty."""
-        plan: list[list[MicroBatch]] = []
-        for samples in split_by_groups(batch.samples, self.options.num_mini_batches):
-            weighted = weigh_samples(
-                samples,
-                reduction=self.options.objective.loss_reduction,
-                max_completion_length=self.options.max_completion_length,
-            )
-            shares = plan_microbatches(
-                weighted,
-                max_tokens=self.options.max_tokens_per_microbatch,
-                world_size=self.accelerator.num_processes,
-                packed=packs_samples(self.options),
-            )
-            plan.append(shares[self.accelerator.process_index])
-        return plan
-
-    def _count_tokens(self, batch: Batch) -> list[int]:
-        """Loss tokens of each mini-batch, over all ranks."""
-        parts = split_by_groups(batch.samples, self.options.num_mini_batches)
-        return [sum(sample.num_loss_tokens for sample in samples) for samples in parts]
 
     def prepare(
         self, plan: Sequence[Sequence[MicroBatch]], batch: Batch, figures: StepFigures
@@ -171,36 +186,38 @@ class Learner:
 
     def _iterate(
         self,
+        plan: Sequence[MiniBatch],
         prepared: Sequence[Sequence[Prepared]],
-        num_tokens: Sequence[int],
         step: int,
         figures: StepFigures,
+        begun: GradientSum | None,
     ) -> str | None:
         """Make the updates; returns why one of them was not applied, if it was not."""
         for _ in range(self.options.num_iterations):
-            for share, count in zip(prepared, num_tokens, strict=True):
-                skipped = self._optimize(share, count, step, figures)
+            for part, share in zip(plan, prepared, strict=True):
+                skipped = self._optimize(part, share, step, figures, begun)
                 if skipped is not None:
                     return skipped
         return None
 
     def _optimize(
-        self, share: Sequence[Prepared], num_tokens: int, step: int, figures: StepFigures
+        self,
+        part: MiniBatch,
+        share: Sequence[Prepared],
+        step: int,
+        figures: StepFigures,
+        begun: GradientSum | None,
     ) -> str | None:
-        """Make one update from this rank's micro-batches, of so many loss tokens on all ranks."""
-        first = figures.num_applied == 0
-        rate = self._set_learning_rate()
-        statistics = Statistics()
-        self.optimizer.zero_grad()
+        """Make one update from this rank's micro-batches, and what was begun of it."""
+        rate = set_learning_rate(self.optimizer, self.updates_done, self.options)
+        gradient = begun or self._begin_gradient(figures)
         for index, found in enumerate(share):
-            last = index == len(share) - 1
-            with nullcontext() if last else hold_exchange(self._wrapped, self.accelerator):
-                loss = self.microbatch_loss(found, statistics, figures, first=first)
-                # Gradient exchange averages over ranks; the weights in the loss are for the sum.
-                self.accelerator.backward(loss * self.accelerator.num_processes)
-        grad_norm = self._clip_gradient()
-        sums, maxima = statistics.join(self._gather)
-        invariants.check_learned_tokens(step, learned=sums["tokens"], counted=num_tokens)
+            gradient.add(found, last=index == len(share) - 1)
+        sums, maxima = gradient.finish(
+            self.policy.parameters(), part.normaliser, gather=self._gather
+        )
+        grad_norm = clip_gradient(self.policy, self.options.max_grad_norm or float("inf"))
+        invariants.check_learned_tokens(step, learned=sums["tokens"], counted=part.num_tokens)
         if self._compares_with_itself:
             with self._guard:
                 invariants.check_ratio_is_one(step, sums["ratio"], maxima["ratio"], sums["tokens"])
@@ -216,15 +233,32 @@ class Learner:
             maxima,
             grad_norm=grad_norm,
             learning_rate=rate,
-            num_microbatches=len(share) * self.accelerator.num_processes,
+            num_microbatches=gradient.num_microbatches * self.accelerator.num_processes,
             applied=skipped is None,
         )
         return skipped
 
+    def _begin_gradient(self, figures: StepFigures) -> GradientSum:
+        self.optimizer.zero_grad()
+        first = figures.num_applied == 0
+        return GradientSum(
+            self._wrapped,
+            self.accelerator,
+            lambda found, statistics: self.microbatch_loss(found, statistics, figures, first=first),
+        )
+
+    def _take_ahead(self, batch: Batch) -> HeadStart | None:
+        """What was learned of this batch before."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead.step != batch.step:
+            return None
+        ahead.check(batch)
+        return ahead
+
     def microbatch_loss(
         self, found: Prepared, statistics: Statistics, figures: StepFigures, *, first: bool
     ) -> Tensor:
-        """Compute a micro-batch's share of the loss, with its gradient to come.
+        """Compute a micro-batch's share of the loss before the normaliser, its gradient to come.
 
         Args:
             found: The micro-batch.
@@ -252,13 +286,7 @@ class Learner:
         self, prompt_ids: Sequence[int], completion_ids: Sequence[int], temperature: float = 1.0
     ) -> tuple[float, ...]:
         """Compute each token's log-probability, in nats."""
-        ids_B_T = torch.tensor([[*prompt_ids, *completion_ids]], device=self.device)
-        first = len(prompt_ids) - 1
-        positions_N = torch.arange(first, first + len(completion_ids), device=self.device)
-        targets_N = torch.tensor(completion_ids, dtype=torch.long, device=self.device)
-        with torch.no_grad(), self.accelerator.autocast():
-            logprobs_N, _ = self.policy(ids_B_T, positions_N, targets_N, temperature=temperature)
-        return tuple(logprobs_N.tolist())
+        return self._passes.score_text(prompt_ids, completion_ids, temperature)
 
     def lay_out_weights(self) -> list[tuple[str, Tensor]]:
         """As `grpo.learner.served.lay_out_weights`."""
@@ -267,21 +295,6 @@ class Learner:
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """As `grpo.learner.served.gather_weights`."""
         return gather_weights(self.policy.model, self.options.precision)
-
-    def _set_learning_rate(self) -> float:
-        rate = compute_learning_rate(
-            self.updates_done,
-            peak=self.options.learning_rate,
-            schedule=self.options.lr_scheduler,
-            warmup_steps=self.options.warmup_steps,
-            total_steps=self.options.total_steps,
-        )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        return rate
-
-    def _clip_gradient(self) -> float:
-        return clip_gradient(self.policy, self.options.max_grad_norm or float("inf"))
 
     def _gather_breaches(self) -> tuple[str, ...]:
         """What every rank's checks found; nothing where a breach stops the run."""

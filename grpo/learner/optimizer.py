@@ -8,6 +8,7 @@ import torch
 
 from grpo.learner.options import LearnerOptions
 from grpo.learner.policy import Policy
+from grpo.learner.schedule import compute_learning_rate
 
 
 def build_optimizer(policy: Policy, options: LearnerOptions) -> torch.optim.Optimizer:
@@ -34,3 +35,17 @@ def _find_class(options: LearnerOptions) -> Any:
     from bitsandbytes.optim import AdamW8bit  # pyright: ignore[reportMissingImports] - GPU only
 
     return AdamW8bit
+
+
+def set_learning_rate(optimizer: Any, updates_done: int, options: LearnerOptions) -> float:
+    """Set the learning rate of the next update, and return it."""
+    rate = compute_learning_rate(
+        updates_done,
+        peak=options.learning_rate,
+        schedule=options.lr_scheduler,
+        warmup_steps=options.warmup_steps,
+        total_steps=options.total_steps,
+    )
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    return rate

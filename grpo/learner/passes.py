@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,6 +132,19 @@ class Passes:
             start_logprobs=start,
             reference_logprobs=reference if in_loss else None,
         )
+
+    def score_text(
+        self, prompt_ids: Sequence[int], completion_ids: Sequence[int], temperature: float
+    ) -> tuple[float, ...]:
+        """Compute the log-probability of each token of a completion, in nats."""
+        device = self._accelerator.device
+        ids_B_T = torch.tensor([[*prompt_ids, *completion_ids]], device=device)
+        first = len(prompt_ids) - 1
+        positions_N = torch.arange(first, first + len(completion_ids), device=device)
+        targets_N = torch.tensor(completion_ids, dtype=torch.long, device=device)
+        with torch.no_grad(), self._accelerator.autocast():
+            logprobs_N, _ = self._policy(ids_B_T, positions_N, targets_N, temperature=temperature)
+        return tuple(logprobs_N.tolist())
 
     def _ask_reference(self, tensors: MicroBatchTensors) -> Tensor | None:
         if self._reference is None:

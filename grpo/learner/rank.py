@@ -12,13 +12,14 @@ import ray
 import torch
 from transformers.utils import logging as transformers_logging
 
+from grpo.learner.ahead import takes_head_start
 from grpo.learner.learner import Learner
 from grpo.learner.options import LearnerOptions
 from grpo.learner.report import UpdateReport
 from grpo.learner.watch import CONCURRENCY_GROUP, WRITING
 from grpo.rollout.transports import WeightSender, make_sender
 from grpo.rollout.weights import Transport, WeightPayload
-from grpo.values import Batch
+from grpo.values import Batch, TrainSample
 from verifiers.vitals import Vitals, describe_threads, read_vitals
 
 
@@ -70,7 +71,12 @@ class LearnerRank:
             "num_threads": torch.get_num_threads(),
             "world_size": self._learner.accelerator.num_processes,
             "reference": self._options.model if self._options.beta > 0 else None,
+            "takes_head_start": takes_head_start(self._options),
         }
+
+    def learn_ahead(self, step: int, samples: Sequence[TrainSample]) -> float:
+        """As `Learner.learn_ahead`."""
+        return self._ready.learn_ahead(step, samples)
 
     def update(self, batch: Batch) -> UpdateReport:
         """As `Learner.update`."""

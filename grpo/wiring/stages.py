@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from grpo.algorithms.advantages import is_groupwise
+from grpo.assemble import BatchPolicy
 from grpo.collect import Collector
 from grpo.config.schema import RunConfig
 from grpo.data.difficulty import compute_acceptance
 from grpo.data.sampler import ProblemSampler
 from grpo.evaluation.evaluate import Evaluator
 from grpo.gather import Gatherer
+from grpo.head_start import HeadStart
 from grpo.ledger import PromptLedger
 from grpo.objective import make_objective, make_reward_policy
 from grpo.preparation import Prepared
-from grpo.protocols import BatchPolicy
 from grpo.seeding import make_random
 from grpo.source import CancelFlag, DirectSource, OverlappedSource, RolloutSource
 from grpo.timing import LOOP, Timeline
@@ -82,12 +84,15 @@ def make_source(
 ) -> RolloutSource:
     """Where each step's groups come from: in turns with the learner, or ahead of it."""
     cancel = CancelFlag()
+    overlapped = config.max_staleness > 0
+    head_start = None if overlapped else make_head_start(config, machinery, timeline)
 
     def check() -> None:
         cancel.check()
         check_stop()
+        if head_start is not None:
+            head_start.look()
 
-    overlapped = config.max_staleness > 0
     gatherer = Gatherer(
         sampler=make_sampler(config, prepared),
         collector=make_collector(
@@ -107,6 +112,7 @@ def make_source(
         replace=config.dynamic_sampling == "replace",
         max_gen_batches=config.max_gen_batches,
         seed=config.seed,
+        head_start=head_start,
     )
     if not overlapped:
         return DirectSource(gatherer)
@@ -117,6 +123,22 @@ def make_source(
         timeline=timeline,
         cancel=cancel,
         check_stop=check_stop,
+    )
+
+
+def make_head_start(
+    config: RunConfig, machinery: Machinery, timeline: Timeline
+) -> HeadStart | None:
+    """What has the learner begin before all is sampled; None where a batch must be whole."""
+    assert machinery.learner is not None
+    policy = make_batch_policy(config)
+    if not is_groupwise(policy.advantage_estimator, policy.scaling):
+        return None
+    return HeadStart(
+        machinery.learner,
+        policy=policy,
+        wanted=config.prompts_per_step if config.dynamic_sampling == "replace" else None,
+        timeline=timeline,
     )
 
 

@@ -13,12 +13,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# A run that is short, but whole: both verifiers, adaptive KL and entropy, evaluations, checkpoints.
+# A run that is short, but whole: both verifiers, adaptive KL and entropy, evaluations, checkpoints,
+# and micro-batches so small that the learner begins before all is sampled.
 SHORT = (
     "steps=4",
     "save_steps=2",
     "prompts_per_step=4",
     "num_generations=4",
+    "max_tokens_per_microbatch=128",
+    "learner.packing=on",
     "beta=0.04",
     "kl_target=0.05",
     "entropy_target=0.5",

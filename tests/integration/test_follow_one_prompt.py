@@ -18,7 +18,6 @@ from grpo.assemble import assemble_batch
 from grpo.cluster import start_ray, stop_ray
 from grpo.config.schema import RunConfig
 from grpo.inputs import load_inputs
-from grpo.objective import make_objective
 from grpo.preparation import prepare
 from grpo.seeding import derive_seed
 from grpo.timing import Timeline
@@ -26,7 +25,7 @@ from grpo.values import SamplingOptions
 from grpo.wiring.engines import make_sampling
 from grpo.wiring.machinery import Machinery
 from grpo.wiring.recovery import make_publisher
-from grpo.wiring.stages import make_collector, make_sampler
+from grpo.wiring.stages import make_batch_policy, make_collector, make_sampler
 from verifiers.incident import ignore_incident
 
 GROUP = 8
@@ -144,15 +143,7 @@ def test_one_prompt_from_recipe_to_published_weights(config, prepared, machinery
         assert (member.verdict.status == "correct") == right
 
     # 8. Advantages and batch.
-    objective = make_objective(config)
-    batch, dropped = assemble_batch(
-        [group],
-        step=step,
-        advantage_estimator=objective.advantage_estimator,
-        scaling=objective.scaling,
-        drop_groups_without_signal=True,
-        mask_truncated=False,
-    )
+    batch, dropped = assemble_batch([group], step=step, policy=make_batch_policy(config))
     assert dropped == {}
     mean, deviation = statistics.fmean(group.rewards), statistics.stdev(group.rewards)
     for sample, reward in zip(batch.samples, group.rewards, strict=True):

@@ -68,6 +68,11 @@ def test_weights_that_follow_training_move(short_run):
     )
 
 
+def test_the_learner_begins_before_all_is_sampled(short_run):
+    for row in short_run.metrics:
+        assert 0.2 < row["ahead_fraction"] < 1
+
+
 def test_every_metric_is_documented(short_run):
     """A first column such as `a/b`, `c` names a/b and a/c; <x> stands for any word."""
     names = set()

@@ -14,7 +14,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from grpo.algorithms.losses import LOSSES
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import PRESETS
-from grpo.algorithms.reductions import REDUCTIONS
+from grpo.algorithms.reductions import REDUCTIONS, count_normaliser
 from grpo.learner.batching import plan_microbatches, weigh_samples
 from grpo.learner.layout import build_tensors
 from grpo.learner.microbatch import TokenScores, compute_microbatch_loss
@@ -61,7 +61,7 @@ def test_plan_covers_the_batch_once_within_the_budget(lengths, budget, world_siz
         lengths = [m.sample.num_tokens for m in micro]
         assert (sum(lengths) if packed else len(lengths) * max(lengths)) <= budget
     total = sum(m.token_weight * m.sample.num_loss_tokens for micro in microbatches for m in micro)
-    assert total == pytest.approx(1.0)
+    assert total == sum(sample.num_loss_tokens for sample in samples)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,12 @@ def compute_gradient(
             statistics=Statistics(),
         )
         loss.backward()
-    gradients = [p.grad.flatten() for p in policy.parameters() if p.grad is not None]
+    normaliser = count_normaliser(
+        [s.num_loss_tokens for s in samples],
+        groups=[s.group_key for s in samples],
+        reduction=objective.loss_reduction,
+    )
+    gradients = [p.grad.flatten() / normaliser for p in policy.parameters() if p.grad is not None]
     return torch.cat(gradients)
 
 

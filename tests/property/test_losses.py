@@ -18,7 +18,8 @@ from grpo.algorithms.mismatch import (
     compute_kept,
 )
 from grpo.algorithms.objective import Objective
-from grpo.algorithms.reductions import REDUCTIONS, compute_token_weights
+from grpo.algorithms.reductions import REDUCTIONS
+from tests.token_weights import compute_shares
 
 LENGTHS = st.lists(st.integers(0, 12), min_size=1, max_size=8)
 
@@ -81,11 +82,9 @@ def test_clipped_tokens_and_no_others_lose_their_gradient(lengths, seed):
 @given(lengths=LENGTHS, data=st.data())
 def test_order_and_company_of_sequences_do_not_change_their_weights(reduction, lengths, data):
     groups = [place // 2 for place in range(len(lengths))]
-    weights = compute_token_weights(
-        lengths, groups=groups, reduction=reduction, max_completion_length=12
-    )
+    weights = compute_shares(lengths, groups=groups, reduction=reduction, max_completion_length=12)
     order = data.draw(st.permutations(range(len(lengths))))
-    shuffled = compute_token_weights(
+    shuffled = compute_shares(
         [lengths[i] for i in order],
         groups=[groups[i] for i in order],
         reduction=reduction,

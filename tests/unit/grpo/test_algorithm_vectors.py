@@ -40,7 +40,6 @@ from grpo.algorithms.preferences import (
     sigmoid_loss,
 )
 from grpo.algorithms.presets import resolve_objective
-from grpo.algorithms.reductions import compute_token_weights
 from grpo.algorithms.sequences import sequence_mean, sequence_sum
 from grpo.algorithms.token_advantages import compute_gae, spread_rewards, whiten
 from grpo.evaluation.estimators import compute_maj_at_k, compute_pass_at_k, compute_pass_hat_k
@@ -51,6 +50,7 @@ from grpo.evaluation.intervals import (
     wilson,
 )
 from grpo.learner.logprobs import compute_logprobs
+from tests.token_weights import compute_shares
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data" / "algorithm_vectors.json").read_text(encoding="utf-8")
@@ -135,7 +135,7 @@ class Flat:
         )
 
     def reduce(self, loss_N: Tensor, reduction: str, longest: int = 5) -> Tensor:
-        weights = compute_token_weights(
+        weights = compute_shares(
             self.lengths,
             groups=range(self.count),
             reduction=reduction,
@@ -471,7 +471,7 @@ def global_normaliser(i):
     ranks = i["micro_losses"]
     sequences = [s for rank in ranks for s in rank]
     lengths = [len(s) for s in sequences]
-    weights = compute_token_weights(
+    weights = compute_shares(
         lengths, groups=range(4), reduction="token_mean", max_completion_length=5
     )
     by_sequence = [w * sum(s) for w, s in zip(weights, sequences, strict=True)]
@@ -499,7 +499,7 @@ def windows(i):
     values = (0.6, 1.0, 0.2)  # the token losses of the three windows
 
     def weigh(numbers):
-        return compute_token_weights(
+        return compute_shares(
             numbers, groups=numbers, reduction="token_mean", max_completion_length=9
         )
 

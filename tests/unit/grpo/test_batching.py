@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from grpo.learner.batching import WeightedSample, plan_microbatches, weigh_samples
+from grpo.learner.batching import Packer, WeightedSample, plan_microbatches, weigh_samples
 from grpo.learner.layout import build_tensors
 from verifiers.errors import UserError
 
@@ -114,13 +117,40 @@ def test_packed_samples_lie_end_to_end_each_counted_from_0(samples):
     assert tensors.input_ids[0, tensors.positions + 1].tolist() == tensors.targets.tolist()
 
 
-def test_packed_micro_batches_are_filled_to_equal_sums(samples):
-    shares = plan_microbatches(weigh(samples), max_tokens=30, world_size=2, packed=True)
-    sizes = [sum(m.sample.num_tokens for m in micro) for share in shares for micro in share]
-    assert sum(sizes) == sum(s.num_tokens for s in samples)
-    assert max(sizes) <= 30
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_packed_micro_batches_are_full_and_equal_on_every_rank(samples, world_size):
+    shares = plan_microbatches(weigh(samples), max_tokens=20, world_size=world_size, packed=True)
+    rounds = list(zip(*shares, strict=True))
     longest = max(s.num_tokens for s in samples)
-    assert max(sizes) - min(sizes) <= longest
-    # Padding would take more of them.
-    padded_shares = plan_microbatches(weigh(samples), max_tokens=30, world_size=2, packed=False)
-    assert len(shares[0]) <= len(padded_shares[0])
+    for micro_batches in rounds:
+        sizes = [sum(m.sample.num_tokens for m in micro) for micro in micro_batches]
+        assert max(sizes) <= 20
+        assert max(sizes) - min(sizes) <= longest
+        if micro_batches is not rounds[-1]:
+            assert sum(sizes) + longest * world_size > 20 * world_size
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lengths=st.lists(st.integers(2, 12), max_size=40), world_size=st.integers(1, 4), data=st.data()
+)
+def test_packing_does_not_depend_on_how_samples_come(samples, lengths, world_size, data):
+    ids = tuple(range(12))
+    drawn = weigh(
+        [
+            replace(samples[0], member=i, prompt_ids=(1,), completion_ids=ids[: n - 1])
+            for i, n in enumerate(lengths)
+        ]
+    )
+    whole = Packer(max_tokens=12, world_size=world_size)
+    rounds = [*whole.add(drawn), *whole.finish()]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=5)))
+    parts = Packer(max_tokens=12, world_size=world_size)
+    found = [
+        micro_batches
+        for first, last in pairwise([0, *cuts, len(drawn)])
+        for micro_batches in parts.add(drawn[first:last])
+    ]
+    # What is full already is never the last, on which ranks exchange their gradients.
+    assert len(found) < len(rounds) or not rounds
+    assert [*found, *parts.finish()] == rounds

@@ -57,9 +57,12 @@ class FakeCollector:
         self.outcome = outcome
         self.rounds = []
 
-    def collect(self, problems, sampling, *, group_size, seed_parts):
+    def collect(self, problems, sampling, *, group_size, seed_parts, on_group):
         self.rounds.append(([problem.id for problem in problems], seed_parts))
-        return tuple(make_group(problem, self.outcome(problem)) for problem in problems)
+        groups = [make_group(problem, self.outcome(problem)) for problem in problems]
+        for group in groups if on_group else ():
+            on_group(group)
+        return tuple(groups)
 
 
 def make_gatherer(outcome, *, ledger=None, replace=True, most=4, accept=visit_all):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from grpo.algorithms.advantages import Scaling
+from grpo.assemble import BatchPolicy
 from grpo.collect import Collector
 from grpo.data.sampler import ProblemSampler, visit_all
 from grpo.errors import RunFailed
@@ -14,7 +15,7 @@ from grpo.gather import Gatherer
 from grpo.learner.errors import LearnerDied
 from grpo.ledger import PromptLedger
 from grpo.loop import Parts, train
-from grpo.protocols import BatchPolicy, Progress, Schedule
+from grpo.protocols import Progress, Schedule
 from grpo.rewards import RewardPolicy
 from grpo.skips import SkipGuard
 from grpo.source import DirectSource

@@ -15,7 +15,8 @@ from grpo.algorithms.losses import (
     find_loss,
 )
 from grpo.algorithms.presets import PRESETS, resolve_objective
-from grpo.algorithms.reductions import REDUCTIONS, compute_token_weights
+from grpo.algorithms.reductions import REDUCTIONS
+from tests.token_weights import compute_shares
 from verifiers.errors import UserError
 
 PARAMETERS = asdict(PRESETS["dapo"]) | {"epsilon_high": 1.5}
@@ -40,7 +41,7 @@ def make_tokens(seed: int = 0) -> PolicyTokens:
 
 
 def weigh(lengths, reduction, groups=None):
-    return compute_token_weights(
+    return compute_shares(
         lengths,
         groups=groups or range(len(lengths)),
         reduction=reduction,

@@ -12,7 +12,7 @@ from grpo.algorithms.losses import NO_RATIO, SEQUENCE_LEVEL
 from grpo.algorithms.mismatch import IMPORTANCE_SAMPLING
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import PRESETS
-from grpo.assemble import assemble_batch
+from grpo.assemble import BatchPolicy, assemble_batch
 from grpo.config.schema import RunConfig
 from grpo.objective import make_objective, make_reward_policy
 from grpo.values import Rollout, ScoredGroup, ScoredRollout
@@ -185,14 +185,13 @@ def test_several_rewards_reach_the_advantages_and_the_batch():
     group = ScoredGroup(
         problem=problem, members=tuple(make_member(i, part) for i, part in enumerate(parts))
     )
-    batch, _ = assemble_batch(
-        [group, group],
-        step=1,
+    policy = BatchPolicy(
         advantage_estimator="gdpo",
         scaling=Scaling(epsilon=1e-9),
         drop_groups_without_signal=True,
         mask_truncated=False,
     )
+    batch, _ = assemble_batch([group, group], step=1, policy=policy)
     first, second, third = batch.samples[:3]
     assert first.advantage > 0 > third.advantage
     # The second reward has half the weight of the first, however narrow its range.

@@ -135,6 +135,30 @@ def test_several_updates_and_what_the_whole_batch_decides_are_one_on_any_ranks(
                     assert one[name] == pytest.approx(other[name], rel=1e-5, abs=1e-7), name
 
 
+@pytest.mark.timeout(400)
+def test_a_head_start_changes_nothing_on_several_ranks(exact, build):
+    samples = build.samples(num_groups=6)
+    batches = [build.batch(samples, step) for step in (1, 2)]
+    jobs = [
+        {
+            "options": replace(
+                exact, packing="on", sharding=sharding, max_tokens_per_microbatch=20
+            ),
+            "batches": batches,
+            "ahead": ahead,
+        }
+        for sharding in ("ddp", "fsdp2")
+        for ahead in (0, 16)
+    ]
+    for whole, early, sharded, sharded_early in run_ranks(2, jobs):
+        for found, expected in ((early, whole), (sharded_early, sharded)):
+            assert_same(found["weights"], expected["weights"], tolerance=0)
+            for one, other in zip(found["metrics"], expected["metrics"], strict=True):
+                assert one["ahead_fraction"] > 0.3
+                assert other["ahead_fraction"] == 0
+                assert (one["loss"], one["grad_norm"]) == (other["loss"], other["grad_norm"])
+
+
 def test_fsdp2_shards_the_weights_and_trains_as_one_rank_does(exact, samples, build):
     job = {"options": exact, "batches": [build.batch(samples, 1)] * 3}
     [[single]] = run_ranks(1, [job])

@@ -54,15 +54,7 @@ def make_group(problem_id, step, generator, signal=True):
 
 
 def assemble(config, groups, step):
-    policy = make_batch_policy(config)
-    return assemble_batch(
-        groups,
-        step=step,
-        advantage_estimator=policy.advantage_estimator,
-        scaling=policy.scaling,
-        drop_groups_without_signal=policy.drop_groups_without_signal,
-        mask_truncated=policy.mask_truncated,
-    )[0]
+    return assemble_batch(groups, step=step, policy=make_batch_policy(config))[0]
 
 
 @pytest.fixture

@@ -12,17 +12,22 @@ import traceback
 from dataclasses import replace
 from typing import Any
 
+from grpo.learner.planning import Planner
 from grpo.learner.shards import gather_tensor, own_part
 
 
-def run_job(*, options, batches, probes=(), load=None, save=None):
+def run_job(*, options, batches, probes=(), load=None, save=None, ahead=0):
     from grpo.learner.learner import Learner
     from grpo.learner.reference import PolicyCopy
 
     learner = Learner(options)
     if load is not None:
         learner.state.load(load)
-    metrics = [dict(learner.update(batch).metrics) for batch in batches]
+    metrics = []
+    for batch in batches:
+        if ahead:
+            learner.learn_ahead(batch.step, batch.samples[:ahead])
+        metrics.append(dict(learner.update(batch).metrics))
     if save is not None:
         learner.state.begin_save(save)
         learner.state.finish_save()
@@ -46,7 +51,11 @@ def _find_gradient(learner, budget, batch) -> dict[str, Any]:
         for name, weight in learner.policy.named_parameters():
             found[name] = gather_tensor(weight.grad).numpy().copy()
 
-    learner.options = replace(learner.options, max_tokens_per_microbatch=budget)
+    learner.planner = Planner(
+        replace(learner.options, max_tokens_per_microbatch=budget),
+        rank=learner.planner.rank,
+        world_size=learner.accelerator.num_processes,
+    )
     learner.optimizer.step = take_down
     learner.update(batch)
     return found
