@@ -15,6 +15,8 @@ from verifiers.errors import UserError
 
 # How often one that waits for an engine to start sees whether it has a place to start in.
 PLACE_EVERY_S = 5.0
+# How long an engine that hangs may take to say where.
+STACK_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,24 @@ class EngineHandle:
             if not has_place():
                 since = time.monotonic()
         raise EngineStalled(f"{self.name} did not finish within {timeout_s:.0f} s while starting.")
+
+    def close(self, reference: Any, *, timeout_s: float) -> None:
+        """Wait until the actor has closed, as it was asked to, and end its process in any case."""
+        try:
+            self.get(reference, timeout_s=timeout_s, doing="closing")
+        except RolloutError:
+            # Dead, hung or still starting: there is nothing to wait for, and what made it so was
+            # noted before.
+            pass
+        finally:
+            ray.kill(self.actor)
+
+    def describe_threads(self) -> str:
+        """Where the threads of the actor stand."""
+        try:
+            return ray.get(self.actor.describe_threads.remote(), timeout=STACK_WAIT_S)
+        except RayError:
+            return f"the process did not say within {STACK_WAIT_S:.0f} s"
 
     def _translate(self, error: RayTaskError, doing: str) -> Exception:
         cause = error.cause

@@ -214,17 +214,8 @@ class RolloutPool:
         scores: list[tuple[float, ...]] = []
         while not scores:
             self._engines.wait_for_one()
-            asked = [
-                (engine, engine.actor.score.remote(tuple(token_ids), prompt_length))
-                for engine in self._engines.serving().values()
-            ]
-            for engine, reference in asked:
-                try:
-                    scores.append(
-                        engine.get(reference, timeout_s=self._stall_timeout_s, doing="scoring")
-                    )
-                except RolloutError as error:
-                    self._engines.replace(engine, error)
+            asked = self._ask("score", tuple(token_ids), prompt_length)
+            scores = [answer for _, answer in self._collect(asked, "scoring")]
         return scores
 
     def sleep(self) -> bool:
@@ -233,23 +224,11 @@ class RolloutPool:
         Returns:
             Whether all of them keep their weights; otherwise they must be pushed anew.
         """
-        return all(self._ask_each("sleep", "falling asleep"))
+        return all(kept for _, kept in self._collect(self._ask("sleep"), "falling asleep"))
 
     def wake(self) -> None:
         """Have every engine take its memory again."""
-        self._ask_each("wake", "waking up")
-
-    def _ask_each(self, method: str, doing: str) -> list[Any]:
-        """Call a method of every engine that serves; those that fail are replaced."""
-        engines = list(self._engines.serving().values())
-        asked = [(engine, getattr(engine.actor, method).remote()) for engine in engines]
-        answers: list[Any] = []
-        for engine, reference in asked:
-            try:
-                answers.append(engine.get(reference, timeout_s=self._stall_timeout_s, doing=doing))
-            except RolloutError as error:
-                self._engines.replace(engine, error)
-        return answers
+        self._collect(self._ask("wake"), "waking up")
 
     def begin_draws(
         self, first_prompt: Sequence[int], sampling: SamplingOptions
@@ -263,24 +242,14 @@ class RolloutPool:
         Returns:
             What `finish_draws` takes.
         """
-        return [
-            (engine, engine.actor.draw.remote(self.policy_version, tuple(first_prompt), sampling))
-            for engine in self._engines.serving().values()
-        ]
+        return self._ask("draw", self.policy_version, tuple(first_prompt), sampling)
 
     def finish_draws(self, draws: Sequence[tuple[EngineHandle, Any]]) -> list[tuple[str, Rollout]]:
         """The rollouts that were begun, with the names of their engines.
 
         An engine that failed since has none.
         """
-        drawn: list[tuple[str, Rollout]] = []
-        for engine, reference in draws:
-            try:
-                rollout = engine.get(reference, timeout_s=self._stall_timeout_s, doing="drawing")
-                drawn.append((engine.name, rollout))
-            except RolloutError as error:
-                self._engines.replace(engine, error)
-        return drawn
+        return [(engine.name, rollout) for engine, rollout in self._collect(draws, "drawing")]
 
     def close(self, timeout_s: float = 45.0) -> None:
         """Stop the engines and their processes. Calling it twice is harmless.
@@ -290,6 +259,27 @@ class RolloutPool:
                 killed.
         """
         self._engines.close(timeout_s)
+
+    def _ask(self, method: str, *arguments: Any) -> list[tuple[EngineHandle, Any]]:
+        """Call a method of every engine that serves; nobody waits for the answers yet."""
+        return [
+            (engine, getattr(engine.actor, method).remote(*arguments))
+            for engine in self._engines.serving().values()
+        ]
+
+    def _collect(
+        self, asked: Sequence[tuple[EngineHandle, Any]], doing: str
+    ) -> list[tuple[EngineHandle, Any]]:
+        """The answers of engines that were asked; one that fails is replaced and has none."""
+        answers: list[tuple[EngineHandle, Any]] = []
+        for engine, reference in asked:
+            try:
+                answer = engine.get(reference, timeout_s=self._stall_timeout_s, doing=doing)
+            except RolloutError as error:
+                self._engines.replace(engine, error)
+            else:
+                answers.append((engine, answer))
+        return answers
 
     def _spawn(self, index: int) -> Any:
         actor_options = {

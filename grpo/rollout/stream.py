@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import ray
 
 from grpo.rollout.engine import Placed
 from grpo.rollout.errors import EngineDied, EngineStalled, RolloutError
-from grpo.rollout.handles import EngineHandle
+from grpo.rollout.lane import Lane
 from grpo.rollout.protocol import Report
 from grpo.rollout.routing import Router
 from grpo.rollout.supervisor import Supervisor
+from grpo.rollout.suspects import Suspects
 from grpo.timing import Timeline
 from grpo.values import Rollout, RolloutRequest, SamplingOptions
 from grpo.waits import ENGINE_TRACK, ROLLOUT_QUEUE
-from verifiers.incident import Incident, NoteIncident
+from verifiers.incident import NoteIncident
 
 # How long an actor holds its answer back while it has nothing to say. Even an empty answer is a
 # sign of life, so this has to be well below any stall timeout.
@@ -29,31 +29,6 @@ LOOK_EVERY_S = 0.2
 # An engine that is busy takes note of a cancellation after its step. One that hangs never does, and
 # whoever leaves does not wait for it; the next to ask it will find it hanging.
 CANCEL_WAIT_S = 5.0
-# A group that was in hand when this many engines failed is sampled with no other beside it, so that
-# the next failure tells whether it is the cause.
-SUSPECT_AFTER = 2
-MAX_TRIES = 3
-
-
-@dataclass(slots=True, kw_only=True)
-class _Lane:
-    """What one engine has to do for this call.
-
-    Attributes:
-        engine: Who does it; None until it has been given something.
-        unfinished: Members still to come, by the place of their group in the call.
-        taking: Whether a `take` is under way.
-        progress: The engine's last sign of life.
-        waited_s: Seconds that this side has waited without a new one.
-        spans: What the timeline knows its work on each unfinished group by.
-    """
-
-    engine: EngineHandle | None = None
-    unfinished: dict[int, set[int]] = field(default_factory=dict)
-    taking: bool = False
-    progress: int = -1
-    waited_s: float = 0.0
-    spans: dict[int, int] = field(default_factory=dict)
 
 
 class RolloutStream(Iterator[Rollout]):
@@ -104,8 +79,8 @@ class RolloutStream(Iterator[Rollout]):
             Placed(index=index, request=request, members=tuple(range(len(request.seeds))))
             for index, request in enumerate(requests)
         )
-        self._tries: Counter[int] = Counter()
-        self._lanes = [_Lane() for _ in range(num_engines)]
+        self._suspects = Suspects()
+        self._lanes = [Lane() for _ in range(num_engines)]
         # Calls of actors under way: which lane, and whether the answer is a report.
         self._pending: dict[Any, tuple[int, bool]] = {}
         self._ready: deque[Rollout] = deque()
@@ -182,10 +157,11 @@ class RolloutStream(Iterator[Rollout]):
             if lane.unfinished and lane.engine is not serving.get(place):
                 # Somebody else, a push perhaps, found this engine dead.
                 self._lose(place, EngineDied(f"rollout engine {place} was replaced"))
+        in_hand = [lane.unfinished for lane in self._lanes]
         placed: dict[int, list[Placed]] = {}
         while self._unplaced:
             group = self._unplaced[0]
-            among = self._engines_for(group, serving)
+            among = self._suspects.engines_for(group, serving, in_hand)
             place = self._router.place(
                 len(group.members), self._tokens_each(group.index), among=among
             )
@@ -193,14 +169,13 @@ class RolloutStream(Iterator[Rollout]):
                 break
             self._unplaced.popleft()
             placed.setdefault(place, []).append(group)
-            self._lanes[place].engine = serving[place]
-            self._lanes[place].unfinished[group.index] = set(group.members)
-            self._lanes[place].spans[group.index] = self._timeline.begin(
+            span = self._timeline.begin(
                 f"{ENGINE_TRACK}{place}",
                 group.request.problem_id,
                 completions=len(group.members),
                 prompt_tokens=len(group.request.prompt_ids),
             )
+            self._lanes[place].give(serving[place], group, span=span)
         self._timeline.sample(ROLLOUT_QUEUE, sum(len(g.members) for g in self._unplaced))
         for place, groups in placed.items():
             actor = serving[place].actor
@@ -211,16 +186,6 @@ class RolloutStream(Iterator[Rollout]):
                 lane.taking = True
                 report = lane.engine.actor.take.remote(self._call, TAKE_WAIT_S)
                 self._pending[report] = (place, True)
-
-    def _engines_for(self, group: Placed, serving: Collection[int]) -> list[int]:
-        """Engines that may take a group: one that is suspected shares its engine with none."""
-        if self._tries[group.index] >= SUSPECT_AFTER:
-            return [place for place in serving if not self._lanes[place].unfinished]
-        return [
-            place
-            for place in serving
-            if all(self._tries[i] < SUSPECT_AFTER for i in self._lanes[place].unfinished)
-        ]
 
     def _collect(self) -> None:
         """Wait for the next answer of any engine, and take in what it says."""
@@ -248,10 +213,9 @@ class RolloutStream(Iterator[Rollout]):
             lane.progress, lane.waited_s = report.progress, 0.0
         for index, rollout in report.rollouts:
             self._router.release(place, 1, self._tokens_each(index))
-            lane.unfinished[index].remove(rollout.member)
-            if not lane.unfinished[index]:
-                del lane.unfinished[index]
-                self._timeline.end(lane.spans.pop(index))
+            span = lane.finish(index, rollout.member)
+            if span is not None:
+                self._timeline.end(span)
             self._ready.append(rollout)
 
     def _find_stalled(self) -> None:
@@ -281,8 +245,7 @@ class RolloutStream(Iterator[Rollout]):
         lane = self._lanes[place]
         assert lane.engine is not None, "only who has been given something is lost"
         engine, owed = lane.engine, self._take_back(place)
-        self._tries.update(group.index for group in owed)
-        again = [group for group in owed if self._tries[group.index] < MAX_TRIES]
+        again, given_up = self._suspects.blame(owed)
         self._engines.replace(
             engine,
             error,
@@ -290,37 +253,20 @@ class RolloutStream(Iterator[Rollout]):
             num_redone=sum(len(group.members) for group in again),
         )
         self._unplaced.extendleft(reversed(again))
-        for group in owed:
-            if self._tries[group.index] >= MAX_TRIES:
-                self._give_up(group, error)
+        for group in given_up:
+            self._note(self._suspects.describe(group, error))
+            self._ready.extend(make_unsampled(group))
 
     def _take_back(self, place: int) -> list[Placed]:
         """Empty a lane; what was unfinished in it."""
         lane = self._lanes[place]
-        owed = [
-            Placed(index=index, request=self._requests[index], members=tuple(sorted(members)))
-            for index, members in lane.unfinished.items()
-        ]
+        owed = lane.owed(self._requests)
         for group in owed:
             self._timeline.end(lane.spans[group.index])
             self._router.release(place, len(group.members), self._tokens_each(group.index))
         self._pending = {r: (p, kind) for r, (p, kind) in self._pending.items() if p != place}
-        self._lanes[place] = _Lane()
+        self._lanes[place] = Lane()
         return owed
-
-    def _give_up(self, group: Placed, error: RolloutError) -> None:
-        self._note(
-            Incident(
-                stage="rollout",
-                worker="pool",
-                cause=f"{self._tries[group.index]} engines failed with this group, the last: "
-                f"{error}",
-                action="given up",
-                problem_ids=(group.request.problem_id,),
-                num_lost=len(group.members),
-            )
-        )
-        self._ready.extend(make_unsampled(group))
 
     def _tokens_each(self, index: int) -> int:
         return len(self._requests[index].prompt_ids) + self._sampling.max_completion_length

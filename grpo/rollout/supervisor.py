@@ -5,46 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
 from grpo.restarts import RestartBudget
-from grpo.rollout.errors import EngineStalled, RolloutError, WeightPushFailed, WeightsRefused
+from grpo.rollout.delivery import WeightDelivery
+from grpo.rollout.errors import EngineStalled, RolloutError
 from grpo.rollout.handles import EngineHandle
 from grpo.rollout.protocol import EngineFacts
+from grpo.rollout.slot import Slot, State
 from grpo.rollout.weights import WeightPayload
 from grpo.values import WeightPush
 from verifiers.errors import UserError
 from verifiers.incident import Incident, NoteIncident
 from verifiers.vitals import Vitals
 
-# How long an engine that hangs may take to say where.
-STACK_WAIT_S = 5.0
 # How long an engine that did not answer when it was last asked may take to close.
 DOUBTED_CLOSE_S = 2.0
 LOOK_EVERY_S = 0.2
-
-# `up` is an engine that waits for weights; `serving` has the pool's policy; `retired` is given up.
-State = Literal["starting", "up", "serving", "retired"]
-
-
-@dataclass(slots=True)
-class _Slot:
-    """One place of the pool and the engine that fills it now."""
-
-    handle: EngineHandle
-    budget: RestartBudget
-    state: State = "starting"
-    push: WeightPush | None = None
-    vitals: Vitals | None = None
-    error: Exception | None = None
-    # The engine that is being replaced, or was given up.
-    failed: EngineHandle | None = None
-    doubted: bool = False
-    reviver: threading.Thread | None = field(default=None, repr=False)
 
 
 class Supervisor:
@@ -77,22 +56,20 @@ class Supervisor:
         self._spawn = spawn
         self._has_place = has_place
         self._start_timeout_s = start_timeout_s
-        self._push_timeout_s = push_timeout_s
         self._max_restarts = max_restarts
         self._note = note
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         self._facts: tuple[EngineFacts, ...] = ()
         self._changed = threading.Condition()
-        # Held while weights move, so that an engine that comes up meanwhile gets the newer ones.
-        self._weights_lock = threading.Lock()
-        self._weights: tuple[int, WeightPayload | None] = (policy_version, None)
-        self._start_version = policy_version
+        self._delivery = WeightDelivery(
+            policy_version=policy_version, timeout_s=push_timeout_s, note=note
+        )
         self._closed = False
 
     @property
     def policy_version(self) -> int:
         """Version of the policy that every serving engine serves."""
-        return self._weights[0]
+        return self._delivery.policy_version
 
     @property
     def started(self) -> bool:
@@ -102,7 +79,7 @@ class Supervisor:
     def start(self) -> None:
         """Start the engines without waiting for them."""
         self._slots = [
-            _Slot(
+            Slot(
                 handle=EngineHandle(index=index, actor=self._spawn(index)),
                 budget=RestartBudget(self._max_restarts),
             )
@@ -211,7 +188,7 @@ class Supervisor:
             slot.failed = handle
             slot.state = "starting"
             slot.error = error
-        stack = _ask_for_stack(handle) if isinstance(error, EngineStalled) else None
+        stack = handle.describe_threads() if isinstance(error, EngineStalled) else None
         # One that is merely out of reach must not come back beside its successor.
         ray.kill(handle.actor)
         again = slot.budget.take()
@@ -252,14 +229,8 @@ class Supervisor:
             WeightPushFailed: An engine refused them twice, or has others than were sent.
             RolloutError: No engine is left.
         """
-        with self._weights_lock:
-            before, self._weights = self._weights, (version, payload)
-            slots = [s for s in self._slots if s.state in {"serving", "up"}]
-            try:
-                self._push(slots)
-            except WeightPushFailed:
-                self._weights = before
-                raise
+        with self._delivery.exchange(version, payload):
+            self._push([s for s in self._slots if s.state in {"serving", "up"}])
         self.wait_for_one()
         with self._changed:
             return [s.push for s in self._slots if s.state == "serving" and s.push is not None]
@@ -269,8 +240,7 @@ class Supervisor:
 
         An engine that comes up until then waits for that one.
         """
-        with self._weights_lock:
-            self._weights = (self._weights[0], None)
+        self._delivery.forget()
 
     def close(self, timeout_s: float) -> None:
         """Stop the engines and their processes. Calling it twice is harmless.
@@ -286,19 +256,12 @@ class Supervisor:
             patience_s = timeout_s if slot.state in {"serving", "up"} else 0.0
             if slot.doubted:
                 patience_s = min(patience_s, DOUBTED_CLOSE_S)
-            try:
-                slot.handle.get(reference, timeout_s=patience_s, doing="closing")
-            except RolloutError:
-                # Dead, hung or still starting: there is nothing to wait for, and what made it so
-                # was noted before.
-                pass
-            finally:
-                ray.kill(slot.handle.actor)
+            slot.handle.close(reference, timeout_s=patience_s)
         for slot in slots:
             if slot.reviver is not None:
                 slot.reviver.join()
 
-    def _revive(self, slot: _Slot, handle: EngineHandle) -> None:
+    def _revive(self, slot: Slot, handle: EngineHandle) -> None:
         """Wait for a new engine and give it the pool's weights."""
         try:
             # One whose node is lost waits for another, and the pool goes on without it.
@@ -306,62 +269,28 @@ class Supervisor:
                 timeout_s=self._start_timeout_s,
                 has_place=lambda: self._has_place(handle.index),
             )
-            with self._weights_lock:
-                version, payload = self._weights
-                if payload is not None:
+            with self._delivery.still():
+                if self._delivery.kept:
                     self._push([slot])
                 else:
-                    untrained = version == self._start_version
-                    self._set_state(slot, handle, "serving" if untrained else "up")
+                    state = "serving" if self._delivery.untrained else "up"
+                    self._set_state(slot, handle, state)
         except (RolloutError, UserError) as error:
             self.replace(handle, error)
 
-    def _push(self, slots: Sequence[_Slot]) -> None:
+    def _push(self, slots: Sequence[Slot]) -> None:
         """Send the pool's weights to some engines; those that fail are replaced."""
-        version, payload = self._weights
         handles = [slot.handle for slot in slots]
-        references = [handle.actor.load_weights.remote(version, payload) for handle in handles]
-        for slot, handle, reference in zip(slots, handles, references, strict=True):
-            try:
-                push = self._await_push(handle, reference)
-            except WeightPushFailed:
-                raise
-            except RolloutError as error:
-                self.replace(handle, error)
+        answers = self._delivery.deliver(handles)
+        for slot, (handle, answer) in zip(slots, answers, strict=True):
+            if isinstance(answer, RolloutError):
+                self.replace(handle, answer)
                 continue
-            slot.push = push
+            slot.push = answer
             self._set_state(slot, handle, "serving")
 
-    def _await_push(self, handle: EngineHandle, reference: Any) -> WeightPush:
-        version, payload = self._weights
-        assert payload is not None, "there is something to push"
-        doing = "taking new weights"
-        try:
-            push = handle.get(reference, timeout_s=self._push_timeout_s, doing=doing)
-        except WeightsRefused as error:
-            self._note(
-                Incident(stage="rollout", worker=handle.name, cause=str(error), action="sent again")
-            )
-            reference = handle.actor.load_weights.remote(version, payload)
-            push = handle.get(reference, timeout_s=self._push_timeout_s, doing=doing)
-        if (push.policy_version, push.checksum) != (version, payload.checksum):
-            raise WeightPushFailed(
-                f"{handle.name} answered a push of policy version {version}, checksum "
-                f"{payload.checksum}, with version {push.policy_version}, checksum "
-                f"{push.checksum}."
-            )
-        return push
-
-    def _set_state(self, slot: _Slot, handle: EngineHandle, state: State) -> None:
+    def _set_state(self, slot: Slot, handle: EngineHandle, state: State) -> None:
         with self._changed:
             if slot.handle is handle and not self._closed:
                 slot.state = state
                 self._changed.notify_all()
-
-
-def _ask_for_stack(handle: EngineHandle) -> str:
-    """Where the threads of an engine's actor stand."""
-    try:
-        return ray.get(handle.actor.describe_threads.remote(), timeout=STACK_WAIT_S)
-    except RayError:
-        return f"the process did not say within {STACK_WAIT_S:.0f} s"
