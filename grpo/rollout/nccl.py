@@ -7,20 +7,25 @@ push. vLLM's own code opens the groups and cuts the broadcast into packed pieces
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from grpo.rollout.desk import Address, Ask, Desk, ask, own_address
 from grpo.rollout.errors import WeightsRefused
+from grpo.rollout.nccl_group import NcclGroup, open_group, pack_pieces
 from grpo.rollout.tensor_checksum import TensorChecksum
 from grpo.rollout.weights import NamedTensors, WeightPayload, plan_tensors
 
 _JOIN_TIMEOUT_S = 120.0
-_GRANTED, _GONE = "granted", "gone"
+# How long a broadcast that an engine has taken may need to be seen as done.
+_FINISH_S = 5.0
+_GRANTED, _GONE, _UNKNOWN = "granted", "gone", "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +41,37 @@ class NcclHandle:
     push: int
 
 
+@dataclass(slots=True)
+class _Member:
+    """An engine that has joined.
+
+    Attributes:
+        group: What is broadcast in, once both sides are there.
+        pushed: The last push that it has taken whole.
+        busy: Held while it takes one.
+    """
+
+    group: Future[NcclGroup]
+    pushed: int = 0
+    busy: threading.Lock = field(default_factory=threading.Lock)
+
+    def leave(self) -> None:
+        """End what is under way, and leave the group."""
+        if self.group.done() and not self.group.exception():
+            self.group.result().abort()
+
+
 class NcclSender:
-    """Keeps a copy of the weights on the GPU of rank 0; see `transports.WeightSender`."""
+    """Keeps a copy of the weights on the GPU of rank 0; see `transports.WeightSender`.
+
+    An engine takes every push, or it is taken for lost: its group is left before the next, and
+    should it be there after all, it joins anew.
+    """
 
     def __init__(self) -> None:
-        self._copies: list[tuple[str, torch.Tensor]] = []
+        self._pieces: list[torch.Tensor] = []
         self._push = 0
-        self._groups: dict[str, Future[Any]] = {}
+        self._members: dict[str, _Member] = {}
         self._desk = Desk(self._deal)
 
     def send(
@@ -51,17 +80,15 @@ class NcclSender:
         """As `WeightSender.send`."""
         if layout is None:
             layout = tensors = list(tensors)
-        self._push += 1
+        past, self._push = self._push, self._push + 1
+        self._drop_all_without(past)
         # Before the new copies are made: a GPU may not hold both.
-        self._copies = []
+        self._pieces = []
         checksum = TensorChecksum()
-        for name, tensor in tensors:
-            copy = tensor.detach().clone(memory_format=torch.contiguous_format)
-            checksum.add(name, copy)
-            self._copies.append((name, copy))
-        # The broadcast runs on streams of its own.
+        self._pieces = pack_pieces(_count(tensors, checksum))
+        # The broadcasts run on other streams. Waiting for those too would wait for the dead.
         if torch.accelerator.is_available():
-            torch.accelerator.synchronize()
+            torch.accelerator.current_stream().synchronize()
         plan, num_bytes = plan_tensors(layout)
         return WeightPayload(
             transport="nccl",
@@ -74,24 +101,42 @@ class NcclSender:
     def close(self) -> None:
         """As `WeightSender.close`."""
         self._desk.close()
-        self._copies = []
+        for engine in list(self._members):
+            self._members.pop(engine).leave()
+        self._pieces = []
+
+    def _drop_all_without(self, push: int) -> None:
+        """Leave the groups of engines that have not taken a push."""
+        give_up = time.monotonic() + _FINISH_S
+        for engine, member in list(self._members.items()):
+            finished = member.busy.acquire(timeout=max(0.0, give_up - time.monotonic()))
+            if finished:
+                member.busy.release()
+            if not finished or member.pushed != push:
+                del self._members[engine]
+                member.leave()
 
     def _deal(self, asked: Ask) -> None:
         kind, engine, number = asked.text.split()
         if kind == "join":
             self._join(asked, engine, num_workers=int(number))
-        elif int(number) != self._push:
+            return
+        member, pieces = self._members.get(engine), self._pieces
+        if int(number) != self._push:
             asked.answer(_GONE)
+        elif member is None:
+            asked.answer(_UNKNOWN)
         else:
-            asked.answer(_GRANTED)
-            group = self._groups[engine].result(_JOIN_TIMEOUT_S)
-            broadcast(self._copies, group)
+            with member.busy:
+                asked.answer(_GRANTED)
+                member.group.result(_JOIN_TIMEOUT_S).broadcast(pieces)
+                member.pushed = int(number)
 
     def _join(self, asked: Ask, engine: str, *, num_workers: int) -> None:
-        self._groups[engine] = Future()
+        member = self._members[engine] = _Member(group=Future())
         host, port = self._desk.address.host, _free_port()
         asked.answer(str(port))
-        self._groups[engine].set_result(open_group(host, port, 1 + num_workers))
+        member.group.set_result(open_group(host, port, 1 + num_workers))
 
 
 class NcclReceiver:
@@ -121,7 +166,11 @@ class NcclReceiver:
         try:
             if self._sender != handle.address:
                 self._join(handle.address)
-            _, answer = ask(handle.address, f"push {self._engine} {handle.push}")
+            answer = self._ask(handle)
+            if answer == _UNKNOWN:
+                # The learner took this engine for lost.
+                self._join(handle.address)
+                answer = self._ask(handle)
         except RuntimeError as error:
             raise WeightsRefused(
                 f"The learner did not answer at {handle.address.host}:{handle.address.port}: "
@@ -131,6 +180,9 @@ class NcclReceiver:
             raise WeightsRefused(
                 f"Push {handle.push} cannot be had any more: the learner has packed a newer one."
             )
+
+    def _ask(self, handle: NcclHandle) -> str:
+        return ask(handle.address, f"push {self._engine} {handle.push}")[1]
 
     def _join(self, address: Address) -> None:
         _, port = ask(address, f"join {self._engine} {self._num_workers}")
@@ -146,20 +198,12 @@ class NcclReceiver:
         self._sender = address
 
 
-def open_group(host: str, port: int, world_size: int) -> Any:
-    """The learner's end of a group with the workers of an engine."""
-    from vllm.distributed.weight_transfer.nccl_common import trainer_init
-
-    return trainer_init({"master_address": host, "master_port": port, "world_size": world_size})
-
-
-def broadcast(named: Iterable[tuple[str, torch.Tensor]], group: Any) -> None:
-    """Send tensors to the workers of a group."""
-    from vllm.distributed.weight_transfer.packed_tensor import packed_nccl_broadcast_producer
-
-    packed_nccl_broadcast_producer(
-        iterator=iter(named), group=group, src=0, post_iter_func=lambda item: item[1]
-    )
+def _count(
+    named: Iterable[tuple[str, torch.Tensor]], checksum: TensorChecksum
+) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, tensor in named:
+        checksum.add(name, tensor)
+        yield name, tensor.detach()
 
 
 def _free_port() -> int:

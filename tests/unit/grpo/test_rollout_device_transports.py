@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import pickle
 import threading
+import time
+import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,12 +15,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from vllm.distributed.weight_transfer import packed_tensor
 
 from grpo.rollout import desk, nccl
 from grpo.rollout.errors import WeightsRefused
 from grpo.rollout.ipc import make_ipc_update, merge_handles
 from grpo.rollout.load_recorder import receive_recorded
 from grpo.rollout.nccl import NcclReceiver, NcclSender
+from grpo.rollout.nccl_group import NcclGroup, pack_pieces
 from grpo.rollout.tensor_checksum import TensorChecksum
 from grpo.rollout.weights import WeightPayload, plan_tensors
 
@@ -58,12 +63,63 @@ def test_large_tensors_are_counted_in_pieces(monkeypatch):
 
 
 class Group:
-    """A sender's or a worker's end; what one broadcasts the other takes."""
+    """The learner's end of a group: what is broadcast in it is kept."""
 
-    def __init__(self, world_size):
-        self.world_size = world_size
-        self.taken = threading.Event()
-        self.tensors = []
+    def __init__(self, world_size, *, dead):
+        self.world_size, self.dead = world_size, dead
+        self.taken, self.aborted = threading.Event(), threading.Event()
+        self.bytes = b""
+
+    def broadcast(self, pieces):
+        if self.dead:
+            self.aborted.wait()
+            return
+        self.bytes = read(pieces)
+        self.taken.set()
+
+    def abort(self):
+        assert not self.aborted.is_set(), "left twice"
+        self.aborted.set()
+
+
+class Groups(dict):
+    """Those that were opened, by port; those whose engine will `die` never end a broadcast."""
+
+    dying = False
+
+    def open(self, host, port, world_size):
+        return self.setdefault(port, Group(world_size, dead=self.dying))
+
+
+class Engine:
+    """An engine's side, and what its workers were told."""
+
+    def __init__(self, groups, name="e", num_workers=1):
+        self.groups, self.joined = groups, []
+        self.receiver = NcclReceiver(name, num_workers, self.joined.append)
+
+    @property
+    def group(self):
+        return self.groups[self.joined[-1]["master_port"]]
+
+    def take(self, payload):
+        self.receiver.request(payload)
+        wait_until(lambda: self.joined[-1]["master_port"] in self.groups)
+        if not self.group.dead:
+            assert self.group.taken.wait(10)
+            self.group.taken.clear()
+            assert self.group.bytes == self.groups.sent
+
+
+def wait_until(condition):
+    give_up = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def read(pieces):
+    return torch.cat([piece.reshape(-1).view(torch.uint8) for piece in pieces]).numpy().tobytes()
 
 
 @pytest.fixture(scope="module")
@@ -76,69 +132,140 @@ def address():
 
 @pytest.fixture
 def groups(monkeypatch):
-    opened = {}
-
-    def open_group(host, port, world_size):
-        return opened.setdefault(port, Group(world_size))
-
-    def broadcast(named, group):
-        group.tensors = list(named)
-        group.taken.set()
-
-    monkeypatch.setattr(nccl, "open_group", open_group)
-    monkeypatch.setattr(nccl, "broadcast", broadcast)
+    opened = Groups()
+    monkeypatch.setattr(nccl, "open_group", opened.open)
+    monkeypatch.setattr(nccl, "_FINISH_S", 0.2)
     return opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def sender(address):
     sender = NcclSender()
     yield sender
     sender.close()
 
 
+def send(sender, groups, tensors):
+    groups.sent = read(tensor for _, tensor in tensors)
+    return sender.send(tensors)
+
+
 def test_an_engine_joins_once_and_is_broadcast_each_push(groups, sender):
-    joined = []
-    receiver = NcclReceiver("e", 2, joined.append)
+    engine = Engine(groups, num_workers=2)
     for value in (1.0, 2.0):
-        payload = sender.send([("a", torch.full((3,), value))])
-        receiver.request(payload)
-        (info,) = joined
-        group = groups[info["master_port"]]
-        assert group.taken.wait(10)
-        group.taken.clear()
-        assert compute(group.tensors) == payload.checksum
-    assert (info["world_size"], info["rank_offset"], group.world_size) == (3, 1, 3)
+        tensors = [("a", torch.full((3,), value)), *TENSORS[1:]]
+        payload = send(sender, groups, tensors)
+        assert payload.checksum == compute(tensors)
+        engine.take(payload)
+    (info,) = engine.joined
+    assert (info["world_size"], info["rank_offset"], engine.group.world_size) == (3, 1, 3)
 
 
 def test_the_learner_may_change_its_weights_before_they_are_taken(groups, sender):
     weight = torch.ones(3)
-    payload = sender.send([("a", weight)])
+    payload = send(sender, groups, [("a", weight)])
     weight.zero_()
-    receiver = NcclReceiver("e", 1, lambda _: None)
-    receiver.request(payload)
-    (group,) = groups.values()
-    assert group.taken.wait(10)
-    assert compute(group.tensors) == payload.checksum
+    Engine(groups).take(payload)
 
 
 def test_a_push_that_is_past_is_refused(groups, sender):
     old = sender.send(TENSORS)
     sender.send(TENSORS)
     with pytest.raises(WeightsRefused, match="packed a newer one"):
-        NcclReceiver("e", 1, lambda _: None).request(old)
+        Engine(groups).receiver.request(old)
 
 
 def test_an_engine_joins_a_learner_that_was_started_anew(groups, sender):
-    joined = []
-    receiver = NcclReceiver("e", 1, joined.append)
-    receiver.request(sender.send(TENSORS))
+    engine = Engine(groups)
+    engine.take(send(sender, groups, TENSORS))
     again = NcclSender()
     try:
-        receiver.request(again.send(TENSORS))
+        engine.take(send(again, groups, TENSORS))
     finally:
         again.close()
-    assert len({info["master_port"] for info in joined}) == 2
+    assert len({info["master_port"] for info in engine.joined}) == 2
+
+
+def test_an_engine_that_dies_in_a_push_holds_up_no_other_push(groups, sender):
+    lives, dies = Engine(groups, "lives"), Engine(groups, "dies")
+    payload = send(sender, groups, TENSORS)
+    groups.dying = True
+    dies.take(payload)
+    groups.dying = False
+    lives.take(payload)
+    payload = send(sender, groups, [("a", torch.zeros(2))])
+    assert dies.group.aborted.is_set()
+    assert not lives.group.aborted.is_set()
+    lives.take(payload)
+    assert len(lives.joined) == 1
+
+
+def test_each_engine_that_was_replaced_gives_its_group_back(groups, sender):
+    lives = Engine(groups, "lives")
+    for restart in range(4):
+        engines = [lives, Engine(groups, f"engine-{restart}")]
+        payload = send(sender, groups, TENSORS)
+        for engine in engines:
+            engine.take(payload)
+    send(sender, groups, TENSORS)
+    open_groups = [group for group in groups.values() if not group.aborted.is_set()]
+    assert open_groups == [lives.group, engines[-1].group]
+    sender.close()
+    assert all(group.aborted.is_set() for group in groups.values())
+
+
+def test_an_engine_that_was_wrongly_taken_for_lost_joins_anew(groups, sender):
+    engine = Engine(groups)
+    engine.take(send(sender, groups, TENSORS))
+    sender.send(TENSORS)
+    engine.take(send(sender, groups, TENSORS))
+    first, second = (groups[info["master_port"]] for info in engine.joined)
+    assert first.aborted.is_set()
+    assert not second.aborted.is_set()
+
+
+class Communicator:
+    """vLLM's, on both sides: what one broadcasts, on its own stream, the other takes."""
+
+    def __init__(self):
+        self.queue, self.calls = [], []
+
+    def synchronize(self):
+        self.calls.append("synchronize")
+
+    def destroy(self):
+        self.calls.append("destroy")
+
+    def broadcast(self, tensor, src, stream=None):
+        if stream is None:
+            tensor.copy_(self.queue.pop(0))
+        else:
+            assert (src, stream) == (0, self)
+            self.queue.append(tensor)
+
+
+@pytest.mark.parametrize("size", [1, 20, 24, 36, 1000])
+def test_vllms_workers_read_the_pieces_that_are_broadcast(monkeypatch, size):
+    tensors = [*TENSORS, ("c", torch.arange(4, dtype=torch.bfloat16)), ("d", torch.tensor(3.0))]
+    monkeypatch.setattr(packed_tensor, "DEFAULT_PACKED_BUFFER_SIZE_BYTES", size)
+    monkeypatch.setattr(packed_tensor, "_get_streams", lambda *_: (communicator,) * 2)
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    communicator, taken = Communicator(), {}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Tensor .* exceeds buffer_size_bytes")
+        NcclGroup(communicator, communicator).broadcast(pack_pieces(tensors))
+    assert communicator.calls == ["synchronize"]
+    packed_tensor.packed_nccl_broadcast_consumer(
+        iterator=((name, (list(t.shape), t.dtype)) for name, t in tensors),
+        group=communicator,
+        src=0,
+        post_unpack_func=taken.update,
+        buffer_size_bytes=size,
+        device="cpu",
+    )
+    assert not communicator.queue
+    assert compute(taken.items()) == compute(tensors)
 
 
 def make_ipc_payload(gpu):
