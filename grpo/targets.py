@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from grpo.adapters import ADAPTER_CONFIG, merge_adapter
 from grpo.checkpoints import POLICY, latest_checkpoint, verify_checkpoint
+from grpo.config import RunConfig, load_config
 from verifiers.errors import UserError
 
 
@@ -51,6 +53,48 @@ def find_target(name: str, warn: Callable[[str], None]) -> Target:
         return _make(merge_adapter(folder), folder.name, Path("evaluations"))
     label = name.rstrip("/").replace(":", "-").split("/")[-1]
     return Target(model=name, label=label, home=Path("evaluations"))
+
+
+def resolve_evaluation(
+    source: str | Mapping[str, Any], overrides: Sequence[str], warn: Callable[[str], None]
+) -> tuple[RunConfig, Path]:
+    """What to evaluate, and where the scores belong.
+
+    Args:
+        source: A configuration's file, what would be in one, or a run's folder: its configuration
+            and its newest checkpoint.
+        overrides: As for `load_config`.
+        warn: As for `find_target`.
+
+    Raises:
+        UserError: There is nothing to evaluate, or nothing to evaluate it on.
+    """
+    if isinstance(source, str) and Path(source).is_dir():
+        target = find_target(source, warn)
+        return load_target(str(Path(source) / "config.yaml"), target, overrides)
+    config, _ = load_config(source, overrides)
+    require_held_out(config)
+    return config, Path(f"evaluations/{config.run_name}")
+
+
+def load_target(file: str, target: Target, overrides: Sequence[str]) -> tuple[RunConfig, Path]:
+    """A configuration for a target, and where the scores belong."""
+    config, _ = load_config(file, [f"model={target.model}", *overrides])
+    require_held_out(config)
+    return config, target.home / target.label
+
+
+def require_held_out(config: RunConfig) -> None:
+    """See that a configuration has something to evaluate on.
+
+    Raises:
+        UserError: It has not.
+    """
+    if not config.evaluation.data:
+        raise UserError(
+            "There are no held-out sets: evaluation.data is empty. Name a recipe "
+            "(evaluation.data=gsm8k; docs/data.md lists them) or a file."
+        )
 
 
 def _make(model: Path, label: str, home: Path) -> Target:

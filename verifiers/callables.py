@@ -55,6 +55,36 @@ def load_function(spec: str) -> Callable[..., Any]:
     return function
 
 
+def name_function(function: Callable[..., Any]) -> str:
+    """The spec by which other processes find a function: the inverse of `load_function`.
+
+    Raises:
+        UserError: They cannot: it has no name in its module, or was typed at a prompt.
+
+    Example:
+        >>> name_function(load_function)
+        'verifiers.callables:load_function'
+    """
+    module, name = function.__module__, function.__qualname__
+    cure = (
+        "write it into a file, with `def` at the file's outermost level, and import it from there"
+    )
+    if not name.isidentifier():
+        raise UserError(
+            f"{name} of {module} cannot be a verifier, because the processes that judge look it up"
+            f" by its name in its file: {cure}"
+        )
+    if module != "__main__":
+        return f"{module}:{name}"
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None or not str(file).endswith(".py"):
+        raise UserError(
+            f"{name} was typed in where no other process can read it, so it cannot be a verifier:"
+            f" {cure}"
+        )
+    return f"{Path(file).resolve()}:{name}"
+
+
 def waits(spec: str) -> bool:
     """Whether the function that a plug-in spec names is an `async def`, the user's own one.
 

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from grpo.config import RunConfig, load_config
+from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.paths import find_model
 from grpo.score_tables import describe_samples, make_evaluation_table
-from grpo.targets import Target, find_target
+from grpo.targets import Target, find_target, load_target, resolve_evaluation
 from verifiers.errors import UserError
 
 _DESCRIPTION = """\
@@ -96,33 +96,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _resolve(args: argparse.Namespace, console: Console) -> list[tuple[RunConfig, Path]]:
     """A configuration and an output folder for each target."""
+    if args.target is None:
+        config, home = resolve_evaluation(args.config, args.overrides, warn=console.line)
+        return [(config, Path(args.output or home))]
     folder = Path(args.config)
-    if args.target is not None:
-        file = str(folder / "config.yaml") if folder.is_dir() else args.config
-        jobs = [
-            _make_job(args, file, find_target(name, warn=console.line), name)
-            for name in args.target
-        ]
-    elif folder.is_dir():
-        target = find_target(str(folder), warn=console.line)
-        jobs = [_make_job(args, str(folder / "config.yaml"), target, None)]
-    else:
-        config, _ = load_config(args.config, args.overrides)
-        jobs = [(config, Path(args.output or f"evaluations/{config.run_name}"))]
-    if not jobs[0][0].evaluation.data:
-        raise UserError(
-            f"{args.config} has no held-out sets: evaluation.data is empty. Name a recipe "
-            "(evaluation.data=gsm8k; docs/data.md lists them) or a file."
-        )
-    return jobs
+    file = str(folder / "config.yaml") if folder.is_dir() else args.config
+    return [_make_job(args, file, find_target(name, warn=console.line)) for name in args.target]
 
 
-def _make_job(
-    args: argparse.Namespace, file: str, target: Target, name: str | None
-) -> tuple[RunConfig, Path]:
-    config, _ = load_config(file, [f"model={target.model}", *args.overrides])
+def _make_job(args: argparse.Namespace, file: str, target: Target) -> tuple[RunConfig, Path]:
+    config, _ = load_target(file, target, args.overrides)
     if config.served.needs_tokenizer and args.completions is None:
         find_model(config.model)  # told now, and not after the targets before it
-    if name is None:
-        return config, Path(args.output or target.home / target.label)
     return config, Path(args.output or f"evaluations/{config.run_name}") / target.label

@@ -8,9 +8,9 @@ import sys
 import time
 from typing import Any
 
+from grpo.api import require_training
 from grpo.config import RunConfig, load_config
 from grpo.console import Console
-from verifiers.errors import UserError
 
 _DESCRIPTION = """\
 Train a policy with GRPO on verified rewards.
@@ -66,13 +66,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; 0 when all steps were made, 130 when the user stopped the run."""
     begun = time.perf_counter()
     config, notes = load_config(args.config, args.overrides)
-    if not config.data:
-        raise UserError(
-            f"{args.config} has no training set: data is empty. Name a recipe (data=gsm8k; "
-            "docs/data.md lists them) or a file."
-        )
-    if config.served.base_url is not None:
-        raise UserError("A served model can be evaluated, not trained: leave served.base_url out.")
+    require_training(config)
     console = Console(to_stderr=args.json, steps=config.steps)
     for note in notes:
         console.line(f"note: {note}")

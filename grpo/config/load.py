@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from verifiers.errors import UserError
 _Path = tuple[str, ...]
 
 
-def load_config(path: str, overrides: Sequence[str] = ()) -> tuple[RunConfig, list[str]]:
+def load_config(
+    source: str | Mapping[str, Any], overrides: Sequence[str] = ()
+) -> tuple[RunConfig, list[str]]:
     """Read, override and check a configuration.
 
     Args:
-        path: The YAML file.
+        source: The YAML file, or what would be in it.
         overrides: `key=value` with dotted keys; values are read as YAML. A leading `--` is allowed.
 
     Returns:
@@ -32,14 +35,18 @@ def load_config(path: str, overrides: Sequence[str] = ()) -> tuple[RunConfig, li
         UserError: The file cannot be read, or a key or value is wrong; the message names it and
         what is known.
     """
-    file = find_file(path, what="configuration file")
     notes: list[str] = []
-    raw = _map_aliases(_read_yaml(file), notes)
+    if isinstance(source, str):
+        name = str(find_file(source, what="configuration file"))
+        given = _read_yaml(Path(name))
+    else:
+        name, given = "What was given", copy.deepcopy(dict(source))
+    raw = _map_aliases(given, notes)
     _override(raw, overrides, notes)
     try:
         return RunConfig.model_validate(raw), notes
     except ValidationError as error:
-        raise UserError(_explain(error, str(file))) from None
+        raise UserError(_explain(error, name)) from None
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,16 +24,18 @@ verification: {num_workers: 1}
 """
 
 
-def readme_verifier():
-    """The function that the README shows."""
-    (block,) = re.findall(r"```python\n(# my_checks\.py\n.*?)```", README.read_text(), re.DOTALL)
+def readme_file(name):
+    """A file that the README shows."""
+    pattern = rf"```python\n(# {re.escape(name)}\n.*?)```"
+    (block,) = re.findall(pattern, README.read_text(), re.DOTALL)
     return block
 
 
 @pytest.fixture
 def folder(tmp_path):
     """What a user has: a function, rows and a configuration."""
-    (tmp_path / "my_checks.py").write_text(readme_verifier())
+    for name in ("my_checks.py", "train_mine.py"):
+        (tmp_path / name).write_text(readme_file(name))
     rows = [{"prompt": f"{a}+{a + 3}=", "answer": str(2 * a + 3)} for a in range(11, 40)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "run.yaml").write_text(CONFIG)
@@ -55,10 +59,20 @@ def test_the_readmes_verifier_is_checked_and_judges(verigrad, folder):
 
 
 @pytest.mark.long
-def test_the_readmes_verifier_trains(train, folder):
-    run = train(folder / "runs", config="run.yaml", name="mine", cwd=folder)
-    assert run.returncode == 0, run.stderr
+def test_the_readmes_script_trains_with_its_verifier(folder):
+    done = subprocess.run(
+        [sys.executable, "train_mine.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    directory, complete = done.stdout.splitlines()[-1].split()
+    assert complete == "True"
     for step in (1, 2):
-        rows = run.rollouts(step)
-        assert {row["verifier"] for row in rows} == {"my_checks.py:close_enough@1"}
+        file = folder / directory / f"rollouts/step-{step:06d}.jsonl"
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        assert {row["verifier"] for row in rows} == {"my_checks:close_enough@1"}
         assert all(row["reward"] in (0.0, 1.0) for row in rows)
