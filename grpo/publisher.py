@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from grpo.learner.invariants import InvariantBroken
+from grpo.learner.invariants import InvariantBroken, LogprobBound
 from grpo.rollout.errors import WeightPushFailed
 from grpo.rollout.weights import WeightPayload
 from grpo.values import WeightPush
@@ -54,7 +54,7 @@ class ProvingPublisher:
     Args:
         source: The learner.
         engines: The rollout pool.
-        max_difference: Largest mean absolute difference in nats that rounding explains.
+        bound: How far rounding takes the two sides apart.
         witness: Watches what is sampled, where no update does.
     """
 
@@ -63,12 +63,12 @@ class ProvingPublisher:
         *,
         source: WeightSource,
         engines: Engines,
-        max_difference: float,
+        bound: LogprobBound,
         witness: SamplerWitness | None = None,
     ) -> None:
         self._source = source
         self._engines = engines
-        self._max_difference = max_difference
+        self._bound = bound
         self._witness = witness
 
     def publish(self, policy_version: int, probe: Sequence[int]) -> Mapping[str, float]:
@@ -133,16 +133,16 @@ class ProvingPublisher:
             InvariantBroken: It is more than rounding explains.
         """
         (expected,) = self._source.score([(probe[:1], probe[1:])], temperature=1.0)
-        worst = 0.0
+        allowed, worst = self._bound.allow(len(expected)), 0.0
         for index, found in enumerate(self._engines.score(probe, 1)):
             difference = _mean_difference(expected, found)
             # A NaN is a breach too, so the comparison is for what is allowed.
-            if not difference <= self._max_difference:
+            if not difference <= allowed:
                 raise InvariantBroken(
                     "weights_landed",
                     f"engine {index} does not serve the learner's policy: its log-probabilities of "
                     f"a known text are off by {difference:.3g} on average, and "
-                    f"{self._max_difference:.3g} is the most that rounding explains. The weights "
+                    f"{allowed:.3g} is the most that rounding explains. The weights "
                     "did not land whole, or the two sides compute differently (dtype, attention).",
                 )
             worst = max(worst, difference)

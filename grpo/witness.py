@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from grpo.learner.guard import Guard
-from grpo.learner.invariants import InvariantBroken
+from grpo.learner.invariants import InvariantBroken, LogprobBound
 from grpo.values import Rollout, SamplingOptions
 
 NUM_TOKENS = 8
@@ -49,7 +49,7 @@ class SamplerWitness:
         scorer: The learner.
         engines: The rollout pool.
         sampling: How rollouts are drawn.
-        max_difference: Largest mean absolute difference in nats that rounding explains.
+        bound: How far rounding takes the two apart.
         guard: Stops at a breach, or keeps it.
     """
 
@@ -59,13 +59,13 @@ class SamplerWitness:
         scorer: Scorer,
         engines: DrawingEngines,
         sampling: SamplingOptions,
-        max_difference: float,
+        bound: LogprobBound,
         guard: Guard,
     ) -> None:
         self._scorer = scorer
         self._engines = engines
         self._sampling = replace(sampling, max_completion_length=NUM_TOKENS, stop_token_ids=())
-        self._max_difference = max_difference
+        self._bound = bound
         self._guard = guard
         self._draws: Any = None
 
@@ -103,11 +103,12 @@ class SamplerWitness:
         pairs = zip(drawn, expected, strict=True)
         difference = sum(abs(one - other) for one, other in pairs) / len(drawn)
         # A NaN is a breach too, so the comparison is for what is allowed.
-        if not difference <= self._max_difference:
+        allowed = self._bound.allow(len(drawn))
+        if not difference <= allowed:
             raise InvariantBroken(
                 "sampler_logprobs",
                 f"what {name} draws is not of the policy that it was given: the log-probabilities "
                 f"of {len(drawn)} tokens differ by {difference:.3g} on average, at most "
-                f"{self._max_difference:g} is allowed. It samples at another temperature, or kept "
+                f"{allowed:.3g} is allowed. It samples at another temperature, or kept "
                 "a prefix cache of the policy before.",
             )

@@ -247,5 +247,6 @@ class InvariantsConfig(Section):
     normaliser and weights that did not reach an engine stop it in any case."""
 
     max_logprob_difference: Annotated[float, Field(gt=0)] | None = None
-    """Largest mean |engine - learner| log-probability of a text; by default what rounding explains:
-    1e-3 in float32, 0.3 in bfloat16."""
+    """Largest mean |engine - learner| log-probability in nats over ever more tokens; of n tokens
+    1 + 20 / sqrt(n) times as much is let pass. By default what rounding explains: 2e-4 in float32,
+    where no single token may be off by 1e-3 either, and 0.1 in bfloat16."""

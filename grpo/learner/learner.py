@@ -221,6 +221,16 @@ class Learner:
         if self._compares_with_itself:
             with self._guard:
                 invariants.check_ratio_is_one(step, sums["ratio"], maxima["ratio"], sums["tokens"])
+        if self.options.check_sampler_logprobs:
+            with self._guard:
+                invariants.check_mean_difference(
+                    step,
+                    total=sums["own_difference"],
+                    num_tokens=sums["own_tokens"],
+                    bound=invariants.sampler_bound(
+                        self.options.precision, self.options.max_logprob_difference
+                    ),
+                )
         skipped = why_skip(sums["loss"], grad_norm)
         if skipped is None:
             self.optimizer.step()

@@ -30,12 +30,14 @@ class TokenScores:
         entropies: Of the policy's distributions.
         start_logprobs: Under the policy as it was before the first update on this batch.
         reference_logprobs: Under the reference; None where there is no KL term in the loss.
+        own: Whether the policy drew the token in the version that it has now.
     """
 
     logprobs: Tensor
     entropies: Tensor
     start_logprobs: Tensor
     reference_logprobs: Tensor | None
+    own: Tensor
 
 
 def compute_microbatch_loss(
@@ -138,6 +140,8 @@ def _note_mismatch(
     log_ratio_N = scores.start_logprobs - tensors.sampler_logprobs
     statistics.add("sampler_difference", log_ratio_N.abs())
     statistics.raise_to("sampler_difference", log_ratio_N.abs())
+    statistics.add("own_tokens", scores.own)
+    statistics.add("own_difference", torch.where(scores.own, log_ratio_N.abs(), 0.0))
     statistics.add("sampler_kl", token_k3(log_ratio_N, tensors.sequence, tensors.num_sequences))
     statistics.add("importance", importance_N)
     statistics.add("importance_squared", importance_N.square())

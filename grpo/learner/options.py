@@ -80,7 +80,7 @@ class LearnerOptions:
         check_sampler_logprobs: Stop when the sampler's log-probabilities are not the learner's.
             Right whenever the sampler applies the same temperature and no nucleus.
         on_breach: Whether a broken invariant stops the run or is noted.
-        max_logprob_difference: Another bound of that check than the precision's own.
+        max_logprob_difference: Another bound of that check's mean than the precision's own.
         seed: The run's.
     """
 

@@ -131,6 +131,7 @@ class Passes:
             entropies=entropies,
             start_logprobs=start,
             reference_logprobs=reference if in_loss else None,
+            own=_find_own(found, policy_version),
         )
 
     def score_text(
@@ -199,6 +200,12 @@ def needs_scores(options: LearnerOptions) -> bool:
         or objective.importance_normalise
         or options.reference_offload
     )
+
+
+def _find_own(found: Prepared, policy_version: int) -> Tensor:
+    """Which loss tokens the policy drew in this version, shape N."""
+    own = [sample.policy_version == policy_version for sample in found.samples]
+    return torch.tensor(own, device=found.tensors.sequence.device)[found.tensors.sequence]
 
 
 def _chosen(tensors: MicroBatchTensors) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:

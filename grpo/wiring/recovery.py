@@ -60,12 +60,12 @@ def make_publisher(config: RunConfig, prepared: Prepared, machinery: Machinery) 
             scorer=machinery.learner,
             engines=machinery.pool,
             sampling=make_sampling(config, prepared),
-            max_difference=bound.mean,
+            bound=bound,
             guard=Guard(config.invariants.on_breach),
         )
     return ProvingPublisher(
         source=machinery.learner,
         engines=machinery.pool,
-        max_difference=bound.mean,
+        bound=bound,
         witness=witness,
     )

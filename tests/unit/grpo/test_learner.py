@@ -136,6 +136,22 @@ def test_the_bound_of_the_sampler_check_can_be_set(options, samples, build):
     assert Learner(loose).update(build.batch(samples)).skipped is None
 
 
+def test_a_shift_that_no_completion_shows_is_seen_in_the_batch(options, samples, build):
+    checked = replace(options, check_sampler_logprobs=True, max_logprob_difference=0.01)
+    learner = Learner(replace(checked, on_breach="warn"))
+    # Beyond what 50 tokens allow, below what 9 do, and there are no longer completions.
+    shift = 0.05
+    shifted = [
+        replace(s, sampler_logprobs=tuple(value + shift for value in s.sampler_logprobs))
+        for s in build.with_true_logprobs(learner, samples)
+    ]
+    (breach,) = learner.update(build.batch(shifted)).breaches
+    assert "sampler_logprobs" in breach
+    assert f"{build.batch(shifted).num_loss_tokens} tokens of step 1" in breach
+    learner.policy_version = 1
+    assert learner.update(build.batch(shifted, step=2)).breaches == ()
+
+
 def test_samples_of_an_older_policy_are_exempt_from_the_sampler_check(options, samples, build):
     learner = Learner(replace(options, check_sampler_logprobs=True))
     learner.policy_version = 3

@@ -111,11 +111,11 @@ def test_the_gradient_of_bfloat16_weights_is_no_worse_for_being_summed_over_chun
     weight, bias = torch.randn(64, 16, generator=generator).bfloat16(), torch.zeros(64).bfloat16()
 
     def differentiate(dtype, rows):
-        leaves = [tensor.to(dtype).requires_grad_() for tensor in (weight, bias)]
+        w, b = (tensor.to(dtype).requires_grad_() for tensor in (weight, bias))
         logprobs, _ = compute_logprobs(
-            hidden.to(dtype), *leaves, targets, temperature=1.0, logits_per_chunk=64 * rows
+            hidden.to(dtype), w, b, targets, temperature=1.0, logits_per_chunk=64 * rows
         )
-        grads = torch.autograd.grad(logprobs.sum(), leaves)
+        grads = torch.autograd.grad(logprobs.sum(), (w, b))
         assert {grad.dtype for grad in grads} == {dtype}
         return [grad.double() for grad in grads]
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 import pytest
 
 from grpo.learner.errors import LearnerDied
-from grpo.learner.invariants import InvariantBroken
+from grpo.learner.invariants import InvariantBroken, LogprobBound
 from grpo.publisher import ProvingPublisher
 from grpo.rollout.errors import WeightPushFailed, WeightsRefused
 from grpo.rollout.weights import WeightPayload
 from grpo.values import WeightPush
 
 PROBE = (1, 2, 3)
+CLOSE = LogprobBound(mean=1e-3, worst=1e-3)
 
 
 class Source:
@@ -50,9 +51,9 @@ class Engines:
         return self.scores
 
 
-def make_publisher(*scores):
+def make_publisher(*scores, bound=CLOSE):
     engines = Engines(*scores)
-    return engines, ProvingPublisher(source=Source(), engines=engines, max_difference=1e-3)
+    return engines, ProvingPublisher(source=Source(), engines=engines, bound=bound)
 
 
 def test_a_push_that_landed_reports_what_it_cost():
@@ -71,6 +72,17 @@ def test_one_stale_engine_stops_the_run_by_name(stale):
     _, publisher = make_publisher((-1.0, -2.0), stale)
     with pytest.raises(InvariantBroken, match="engine 1 does not serve"):
         publisher.publish(1, PROBE)
+
+
+def test_a_short_probe_may_lie_further_apart_than_a_long_one():
+    bound = LogprobBound(mean=0.1)
+    off = bound.allow(2) - 0.01
+    assert off > bound.allow(3)
+    _, publisher = make_publisher((-1.0 - off, -2.0 + off), bound=bound)
+    assert publisher.prove(PROBE) == pytest.approx(off)
+    _, publisher = make_publisher((-1.0 - off - 0.02, -2.0 + off + 0.02), bound=bound)
+    with pytest.raises(InvariantBroken, match="engine 0 does not serve"):
+        publisher.prove(PROBE)
 
 
 def test_a_push_that_fails_names_the_learner_if_it_is_what_died(monkeypatch):

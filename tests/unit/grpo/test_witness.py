@@ -3,7 +3,7 @@ import math
 import pytest
 
 from grpo.learner.guard import Guard
-from grpo.learner.invariants import InvariantBroken
+from grpo.learner.invariants import InvariantBroken, LogprobBound
 from grpo.learner.options import OnBreach
 from grpo.values import Rollout, SamplingOptions
 from grpo.witness import NUM_TOKENS, SamplerWitness
@@ -52,7 +52,7 @@ def make_witness(*logprobs, on_breach: OnBreach = "stop"):
         scorer=Learner(),
         engines=engines,
         sampling=SAMPLING,
-        max_difference=1e-3,
+        bound=LogprobBound(mean=1e-3, worst=1e-3),
         guard=Guard(on_breach),
     )
 
