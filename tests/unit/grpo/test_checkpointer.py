@@ -145,6 +145,7 @@ def resume(run, config):
         ("evaluation", {"num_samples": 8}),
         ("rollout", {"gpu_memory_utilization": 0.4}),
         ("learner", {"gradient_checkpointing": True}),
+        ("invariants", {"max_logprob_difference": 0.2}),
     ],
 )
 def test_a_run_goes_on_with_what_does_not_change_its_gradient(run, option, value):
