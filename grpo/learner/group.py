@@ -16,7 +16,7 @@ from grpo.learner.answers import collect_answers, read_answer
 from grpo.learner.options import LearnerOptions
 from grpo.learner.report import UpdateReport
 from grpo.learner.watch import CONCURRENCY_GROUP, WRITING
-from grpo.rollout.ipc import merge_handles
+from grpo.rollout.ipc import merge_exports
 from grpo.rollout.weights import Transport, WeightPayload
 from grpo.values import Batch, TrainSample
 from verifiers.errors import UserError
@@ -52,6 +52,7 @@ class LearnerGroup:
         placement: Bundles to place the ranks in, rank i into bundle i; None makes a placement group
             of its own.
         transport: How weights travel to the engines.
+        num_sharing: By CUDA IPC: ranks, from the first, whose GPU is an engine's too.
         stall_timeout_s: Longest time in which no rank may get anything done.
 
     Example:
@@ -70,6 +71,7 @@ class LearnerGroup:
         resources: RankResources = RankResources(),
         placement: PlacementGroup | None = None,
         transport: Transport = "object",
+        num_sharing: int = 1,
         stall_timeout_s: float = 1800.0,
     ) -> None:
         if world_size < 1:
@@ -80,6 +82,7 @@ class LearnerGroup:
         self._placement = placement
         self._owned: PlacementGroup | None = None
         self._transport: Transport = transport
+        self._num_sharing = num_sharing
         self._stall_timeout_s = stall_timeout_s
         self._actors: list[Any] = []
         self._starting: list[Any] = []
@@ -178,9 +181,14 @@ class LearnerGroup:
             A small value with a handle to the bytes, which stay readable until the next call.
         """
         references = [actor.set_version.remote(version) for actor in self._actors]
-        references += [actor.publish.remote(self._transport) for actor in self._giving]
+        keeping = self._num_sharing if self._transport == "ipc" else 1
+        references += [
+            actor.publish.remote(self._transport, keeps=rank < keeping)
+            for rank, actor in enumerate(self._giving)
+        ]
         payloads = self._collect(references, f"packing version {version}")[self.world_size :]
-        return merge_handles(payloads) if self._transport == "ipc" else payloads[0]
+        kept = [payload for payload in payloads if payload is not None]
+        return merge_exports(kept) if self._transport == "ipc" else kept[0]
 
     def score(
         self,
@@ -243,9 +251,10 @@ class LearnerGroup:
 
     @property
     def _giving(self) -> list[Any]:
-        """The ranks that have a part in giving weights away: all of them, or only the first."""
-        together = self.options.sharding == "fsdp2" or self._transport == "ipc"
-        return self._actors if together else self._actors[:1]
+        """The ranks that have a part in giving weights away."""
+        if self.options.sharding == "fsdp2":
+            return self._actors
+        return self._actors[: self._num_sharing if self._transport == "ipc" else 1]
 
     def _spawn(self, rank: int) -> Any:
         # torch and transformers take seconds to import, and the driver does not compute.

@@ -90,14 +90,14 @@ class LearnerRank:
         """Give the weights as they are now a version."""
         self._ready.policy_version = version
 
-    def publish(self, transport: Transport) -> WeightPayload | None:
+    def publish(self, transport: Transport, *, keeps: bool) -> WeightPayload | None:
         """Pack the weights for the engines; they stay readable until the next call.
 
-        Returns:
-            The payload; None from a rank that only gives its shards. By CUDA IPC each rank has one,
-            for the engine on its GPU.
+        Args:
+            transport: How they travel.
+            keeps: Whether this rank packs them; otherwise it only gives its shards.
         """
-        if self._rank > 0 and transport != "ipc":
+        if not keeps:
             collections.deque(self._ready.named_weights(), maxlen=0)
             return None
         if transport not in self._senders:

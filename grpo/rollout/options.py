@@ -128,9 +128,6 @@ def engine_environment(options: EngineOptions, inherited: Mapping[str, str]) -> 
         "PYTHONWARNINGS": inherited.get("PYTHONWARNINGS", "ignore::FutureWarning"),
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0" if options.in_process else "1",
     }
-    if options.weight_backend == "ipc":
-        # Handles of CUDA's memory travel as pickles, from this run's own learner.
-        environment["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
     if Path(options.model).is_dir():
         # Everything is local: do not let a missing network delay the start.
         environment["HF_HUB_OFFLINE"] = inherited.get("HF_HUB_OFFLINE", "1")

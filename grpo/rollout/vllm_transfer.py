@@ -1,8 +1,9 @@
 """The part of a weight push that runs inside vLLM's workers: the weight-transfer engines.
 
 `verigrad_host` is ours: it reads the weights from host memory and so works everywhere. The other
-two are vLLM's own for NCCL and CUDA IPC, with a look at what is loaded. vLLM loads this module in
-each of its workers because `HostWeightExtension` is named as `worker_extension_cls`.
+two are vLLM's own for NCCL and CUDA IPC, with a look at what is loaded; the latter is in
+`vllm_ipc.py`. vLLM loads this module in each of its workers because `HostWeightExtension` is named
+as `worker_extension_cls`.
 """
 
 from __future__ import annotations
@@ -21,10 +22,6 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
-from vllm.distributed.weight_transfer.ipc_engine import (
-    IPCWeightTransferEngine,
-    IPCWeightTransferUpdateInfo,
-)
 from vllm.distributed.weight_transfer.nccl_engine import (
     NCCLWeightTransferEngine,
     NCCLWeightTransferUpdateInfo,
@@ -36,6 +33,7 @@ from vllm.model_executor.model_loader.reload import (
 
 from grpo.rollout.load_recorder import LoadWeights, receive_recorded, require_all
 from grpo.rollout.segments import open_segment
+from grpo.rollout.vllm_ipc import IpcEngine
 from grpo.rollout.weights import TensorSpec, compute_checksum, unpack_tensors
 
 HOST, NCCL, IPC = "verigrad_host", "verigrad_nccl", "verigrad_ipc"
@@ -133,25 +131,6 @@ class NcclEngine(NCCLWeightTransferEngine):
 
     @torch.no_grad()
     def receive_weights(self, update_info: NCCLWeightTransferUpdateInfo) -> None:
-        """As vLLM's, with the checks of `receive_recorded`."""
-        receive = super().receive_weights
-        self.loaded_checksum = receive_recorded(
-            self, self._parameter_names, lambda: receive(update_info)
-        )
-
-
-class IpcEngine(IPCWeightTransferEngine):
-    """vLLM's engine for CUDA IPC, which knows afterwards what it has loaded."""
-
-    loaded_checksum: str | None = None
-
-    def start_weight_update(self) -> None:
-        """As `NcclEngine.start_weight_update`."""
-        self._parameter_names = {name for name, _ in self.model.named_parameters()}
-        super().start_weight_update()
-
-    @torch.no_grad()
-    def receive_weights(self, update_info: IPCWeightTransferUpdateInfo) -> None:
         """As vLLM's, with the checks of `receive_recorded`."""
         receive = super().receive_weights
         self.loaded_checksum = receive_recorded(

@@ -157,13 +157,19 @@ def pack_payload(
 def unpack_tensors(
     buffer: np.ndarray, plan: Iterable[TensorSpec]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every tensor of a buffer by name, as a view: nothing is copied.
+    """Give every tensor of a buffer by name, as a view: nothing is copied.
 
     Args:
         buffer: uint8 array; it may be read-only, and then so must be the use of the views.
         plan: Where each tensor lies.
     """
-    flat = _as_tensor(buffer)
+    return view_tensors(_as_tensor(buffer), plan)
+
+
+def view_tensors(
+    flat: torch.Tensor, plan: Iterable[TensorSpec]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """As `unpack_tensors`, of a buffer on any device."""
     for spec in plan:
         yield spec.name, _view(flat, spec)
 

@@ -92,6 +92,7 @@ def make_learner(
         ),
         placement=placement.rank_group,
         transport=transport,
+        num_sharing=len(plan.engine_seats),
         stall_timeout_s=config.learner.stall_timeout_s,
     )
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 import threading
 import time
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from vllm.distributed.weight_transfer import packed_tensor
+from vllm.distributed.weight_transfer.ipc_engine import IPCWeightTransferEngine
 
-from grpo.rollout import desk, nccl
+from grpo.learner.group import LearnerGroup
+from grpo.rollout import desk, ipc, nccl
 from grpo.rollout.errors import WeightsRefused
-from grpo.rollout.ipc import make_ipc_update, merge_handles
+from grpo.rollout.ipc import IpcSender, Opened, make_ipc_update, merge_exports
 from grpo.rollout.load_recorder import receive_recorded
 from grpo.rollout.nccl import NcclReceiver, NcclSender
 from grpo.rollout.nccl_group import NcclGroup, pack_pieces
 from grpo.rollout.tensor_checksum import TensorChecksum
-from grpo.rollout.weights import WeightPayload, plan_tensors
+from grpo.rollout.vllm_ipc import IpcEngine
 
 TENSORS = [("a", torch.arange(6.0)), ("b", torch.ones(2, 3, dtype=torch.bfloat16))]
 
@@ -268,41 +269,148 @@ def test_vllms_workers_read_the_pieces_that_are_broadcast(monkeypatch, size):
     assert compute(taken.items()) == compute(tensors)
 
 
-def make_ipc_payload(gpu):
-    plan, num_bytes = plan_tensors(TENSORS)
-    return WeightPayload(
-        transport="ipc",
-        handle=[{gpu: (gpu, name)} for name, _ in TENSORS],
-        plan=plan,
-        num_bytes=num_bytes,
-        checksum="c",
-    )
+class Cuda:
+    """The part of CUDA that lends a GPU's memory to other processes, and counts what is lent."""
+
+    def __init__(self, monkeypatch):
+        self.gpu, self.exported, self.num_opened = "GPU-0", [], 0
+        monkeypatch.setattr(ipc, "allocate", self.allocate)
+        monkeypatch.setattr(ipc, "reduce_tensor", self.export)
+        monkeypatch.setattr(ipc, "rebuild_cuda_tensor", self.open)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: None)
+        # What it imports takes seconds, and it is for layers that are not loaded here.
+        monkeypatch.setattr(IPCWeightTransferEngine, "start_weight_update", lambda _: None)
+        monkeypatch.setattr(
+            torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid=self.gpu)
+        )
+
+    def allocate(self, num_bytes):
+        return torch.full((num_bytes,), 77, dtype=torch.uint8), self.gpu
+
+    def export(self, tensor):
+        self.exported.append(tensor)
+        arguments = [None] * 15
+        arguments[0], arguments[6] = len(self.exported) - 1, 5
+        return None, tuple(arguments)
+
+    def open(self, *arguments):
+        assert arguments[6] == 0, "the device as the engine counts"
+        assert len(arguments) == 15
+        self.num_opened += 1
+        return self.exported[arguments[0]]
 
 
-def test_every_engine_finds_the_handle_of_its_own_gpu():
-    merged = merge_handles([make_ipc_payload("GPU-0"), make_ipc_payload("GPU-1")])
-    update = make_ipc_update(merged)
-    handles = pickle.loads(base64.b64decode(update["ipc_handles_pickled"]))
-    assert handles[1] == {"GPU-0": ("GPU-0", "b"), "GPU-1": ("GPU-1", "b")}
-    assert update["names"] == ["a", "b"]
-    assert update["dtype_names"] == ["float32", "bfloat16"]
-    assert update["shapes"] == [[6], [2, 3]]
+@pytest.fixture
+def cuda(monkeypatch):
+    return Cuda(monkeypatch)
 
 
-def test_ranks_that_hold_different_weights_are_our_own_fault():
-    other = replace(make_ipc_payload("GPU-1"), checksum="d")
-    with pytest.raises(AssertionError, match="ranks differ"):
-        merge_handles([make_ipc_payload("GPU-0"), other])
+class Model(torch.nn.Module):
+    """Keeps what it is given; its parameters are those of `TENSORS`."""
 
-
-class Model:
     def __init__(self):
+        super().__init__()
         self.weights = {}
+        for name, tensor in TENSORS:
+            self.register_parameter(name, torch.nn.Parameter(tensor.clone(), requires_grad=False))
 
     def load_weights(self, weights):
-        loaded = dict(weights)
+        loaded = {name: tensor.clone() for name, tensor in weights}
         self.weights |= loaded
         return set(loaded)
+
+
+class Worker:
+    """vLLM's worker of an engine, with the real weight-transfer engine in it."""
+
+    def __init__(self):
+        self.model = Model()
+        config: Any = SimpleNamespace(parallel_config=None, model_config=None)
+        self.engine = IpcEngine(config, config, torch.device("cuda", 0), self.model)
+
+    def take(self, payload):
+        self.engine.start_weight_update()
+        self.engine.receive_weights(self.engine.parse_update_info(make_ipc_update(payload)))
+        assert self.engine.loaded_checksum == payload.checksum
+        return self.model.weights
+
+
+def test_an_engine_reads_each_push_from_a_buffer_that_is_exported_and_opened_once(cuda):
+    sender, worker = IpcSender(), Worker()
+    for value in (1.0, 2.0, 3.0):
+        tensors = [("a", torch.full((6,), value)), *TENSORS[1:]]
+        taken = worker.take(sender.send(tensors))
+        assert compute(taken.items()) == compute(tensors)
+        assert [taken[name].shape for name, _ in tensors] == [t.shape for _, t in tensors]
+    assert (len(cuda.exported), cuda.num_opened) == (1, 1)
+
+
+def test_engines_that_die_or_come_anew_cost_the_learner_no_memory(cuda):
+    sender = IpcSender()
+    for _ in range(3):
+        sender.send(TENSORS)  # nobody opens it
+        Worker().take(sender.send(TENSORS))
+    assert len(cuda.exported) == 1
+
+
+def test_an_engine_finds_the_buffer_of_a_learner_that_was_started_anew(cuda):
+    worker, tensors = Worker(), [("a", torch.zeros(6)), *TENSORS[1:]]
+    worker.take(IpcSender().send(TENSORS))
+    taken = worker.take(IpcSender().send(tensors))
+    assert compute(taken.items()) == compute(tensors)
+    assert cuda.num_opened == 2
+
+
+def test_every_engine_finds_the_buffer_of_its_own_gpu(cuda):
+    payloads = []
+    for cuda.gpu in ("GPU-0", "GPU-1"):
+        payloads.append(IpcSender().send(TENSORS))
+    merged = merge_exports(payloads)
+    opened = Opened().find(make_ipc_update(merged)["exports"], torch.device("cuda", 0))
+    assert opened is cuda.exported[1]
+    cuda.gpu = "GPU-2"
+    with pytest.raises(ValueError, match="no learner rank packs weights on GPU GPU-2"):
+        Worker().take(merged)
+
+
+def test_ranks_that_hold_different_weights_are_our_own_fault(cuda):
+    payload = IpcSender().send(TENSORS)
+    with pytest.raises(AssertionError, match="ranks differ"):
+        merge_exports([payload, replace(payload, checksum="d")])
+
+
+class Actor:
+    """A learner rank that says what it was asked."""
+
+    def __init__(self):
+        self.set_version = SimpleNamespace(remote=lambda _: None)
+        self.publish = SimpleNamespace(remote=self.pack)
+        self.asked = []
+
+    def pack(self, transport, *, keeps):
+        self.asked.append(keeps)
+        return IpcSender().send(TENSORS) if keeps else None
+
+
+@pytest.mark.parametrize(
+    ("transport", "sharding", "asked"),
+    [
+        ("ipc", "ddp", [[True], [True], [], []]),
+        ("ipc", "fsdp2", [[True], [True], [False], [False]]),
+        ("nccl", "ddp", [[True], [], [], []]),
+        ("nccl", "fsdp2", [[True], [False], [False], [False]]),
+    ],
+)
+def test_ranks_without_an_engine_on_their_gpu_pack_nothing(
+    cuda, monkeypatch, transport, sharding, asked
+):
+    options: Any = SimpleNamespace(sharding=sharding)
+    group = LearnerGroup(options, world_size=4, transport=transport, num_sharing=2)
+    group._actors = actors = [Actor() for _ in range(4)]
+    monkeypatch.setattr(group, "_collect", lambda references, _: references)
+    payload = group.publish(1)
+    assert [actor.asked for actor in actors] == asked
+    assert payload.checksum == compute(TENSORS)
 
 
 def test_what_is_loaded_in_pieces_is_counted_as_a_whole():
