@@ -38,11 +38,13 @@ def start_ray(config: RayConfig) -> None:
             logging_level=logging.ERROR,
             object_store_memory=config.object_store_mb * 2**20,
         )
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:
+        # Ray raises a bare Exception where its own processes are not up in time.
         raise UserError(
-            f"Ray could not start on this machine: {error}. Usual causes are a full disk, too "
-            f"little shared memory for ray.object_store_mb={config.object_store_mb}, and blocked "
-            "local ports; Ray's own log is in its temporary folder (RAY_TMPDIR)."
+            f"Ray could not start on this machine: {str(error).rstrip('.')}. Usual causes are a "
+            f"full disk, too little shared memory for ray.object_store_mb={config.object_store_mb},"
+            " blocked local ports, and a machine that is very busy; Ray's own log is in its "
+            "temporary folder (RAY_TMPDIR)."
         ) from error
 
 
