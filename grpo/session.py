@@ -40,7 +40,7 @@ from grpo.stopping import StopSignal
 from grpo.timing import Laps, Timeline
 from grpo.trackers import Tracker, open_trackers
 from grpo.wiring.machinery import Machinery
-from grpo.wiring.parts import make_parts
+from grpo.wiring.parts import make_parts, make_turns
 from grpo.wiring.placement import reserve_placement
 from grpo.wiring.recovery import make_publisher, make_recovery
 from grpo.wiring.stages import make_source
@@ -130,6 +130,7 @@ def _train(
     ) as machinery:
         assert machinery.learner is not None
         publisher = make_publisher(config, prepared, machinery)
+        learner = make_turns(config, machinery, publisher)
         probe = _choose_probe(prepared)
         progress = set_off(
             machinery.learner,
@@ -180,12 +181,13 @@ def _train(
                 config,
                 prepared,
                 machinery,
+                learner=learner,
                 publisher=publisher,
                 recorder=recorder,
                 checkpointer=checkpointer,
                 recovery=make_recovery(
                     config,
-                    machinery,
+                    learner,
                     publisher=publisher,
                     checkpointer=checkpointer,
                     ledger=ledger,

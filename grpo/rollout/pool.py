@@ -19,6 +19,7 @@ from grpo.rollout.options import (
 )
 from grpo.rollout.protocol import EngineFacts
 from grpo.rollout.routing import Load, Router
+from grpo.rollout.slot import State
 from grpo.rollout.stream import RolloutStream
 from grpo.rollout.supervisor import Supervisor
 from grpo.rollout.vllm_version import require_vllm
@@ -221,14 +222,19 @@ class RolloutPool:
     def sleep(self) -> bool:
         """Have every engine give its memory back; no `generate` may be under way.
 
+        One that starts is waited for, and none starts until `wake`: all its memory is another's.
+
         Returns:
             Whether all of them keep their weights; otherwise they must be pushed anew.
         """
-        return all(kept for _, kept in self._collect(self._ask("sleep"), "falling asleep"))
+        self._engines.hold_starts()
+        kept = self._collect(self._ask("sleep", states=("up",)), "falling asleep")
+        return all(keeps for _, keeps in kept)
 
     def wake(self) -> None:
         """Have every engine take its memory again."""
-        self._collect(self._ask("wake"), "waking up")
+        self._collect(self._ask("wake", states=("up",)), "waking up")
+        self._engines.let_start()
 
     def begin_draws(
         self, first_prompt: Sequence[int], sampling: SamplingOptions
@@ -260,11 +266,13 @@ class RolloutPool:
         """
         self._engines.close(timeout_s)
 
-    def _ask(self, method: str, *arguments: Any) -> list[tuple[EngineHandle, Any]]:
+    def _ask(
+        self, method: str, *arguments: Any, states: Sequence[State] = ()
+    ) -> list[tuple[EngineHandle, Any]]:
         """Call a method of every engine that serves; nobody waits for the answers yet."""
         return [
             (engine, getattr(engine.actor, method).remote(*arguments))
-            for engine in self._engines.serving().values()
+            for engine in self._engines.serving(*states).values()
         ]
 
     def _collect(

@@ -40,3 +40,8 @@ class Slot:
     failed: EngineHandle | None = None
     doubted: bool = False
     reviver: threading.Thread | None = field(default=None, repr=False)
+
+    @property
+    def starts(self) -> bool:
+        """Whether an engine is on its way; one that failed may not be replaced yet."""
+        return self.state == "starting" and self.failed is not self.handle

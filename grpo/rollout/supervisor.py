@@ -65,6 +65,7 @@ class Supervisor:
             policy_version=policy_version, timeout_s=push_timeout_s, note=note
         )
         self._closed = False
+        self._may_start = True
 
     @property
     def policy_version(self) -> int:
@@ -107,14 +108,40 @@ class Supervisor:
                 slot.state = "serving"
         return self._facts
 
-    def serving(self) -> dict[int, EngineHandle]:
-        """The engines that can be asked, by their places."""
+    def serving(self, *states: State) -> dict[int, EngineHandle]:
+        """The engines that can be asked, by their places.
+
+        Args:
+            states: Further ones that count.
+        """
         with self._changed:
             return {
                 place: slot.handle
                 for place, slot in enumerate(self._slots)
-                if slot.state == "serving"
+                if slot.state in {"serving", *states}
             }
+
+    def hold_starts(self) -> None:
+        """Have no engine start until `let_start`, and wait for those that do now.
+
+        One without a node to start on is not waited for.
+        """
+        give_up = time.monotonic() + self._start_timeout_s
+        with self._changed:
+            self._may_start = False
+        while time.monotonic() < give_up:
+            with self._changed:
+                starting = [s.handle.index for s in self._slots if s.starts]
+                if starting:
+                    self._changed.wait(LOOK_EVERY_S)
+            if not any(self._has_place(index) for index in starting):
+                return
+
+    def let_start(self) -> None:
+        """Have engines start again that are to replace others."""
+        with self._changed:
+            self._may_start = True
+            self._changed.notify_all()
 
     def wait_for_one(self, on_wait: Callable[[], None] = lambda: None) -> None:
         """Wait until an engine serves.
@@ -213,9 +240,8 @@ class Supervisor:
                 slot.state = "retired"
                 self._changed.notify_all()
                 return
-            slot.handle = EngineHandle(index=handle.index, actor=self._spawn(handle.index))
             slot.reviver = threading.Thread(
-                target=self._revive, args=(slot, slot.handle), name=f"revive-{handle.index}"
+                target=self._revive, args=(slot, handle.index), name=f"revive-{handle.index}"
             )
             slot.reviver.start()
 
@@ -250,6 +276,7 @@ class Supervisor:
         """
         with self._changed:
             slots, self._slots, self._closed = self._slots, [], True
+            self._changed.notify_all()
         references = [slot.handle.actor.close.remote() for slot in slots]
         for slot, reference in zip(slots, references, strict=True):
             # An engine that is not up has nothing to clean, and only a kill interrupts it.
@@ -261,8 +288,13 @@ class Supervisor:
             if slot.reviver is not None:
                 slot.reviver.join()
 
-    def _revive(self, slot: Slot, handle: EngineHandle) -> None:
-        """Wait for a new engine and give it the pool's weights."""
+    def _revive(self, slot: Slot, index: int) -> None:
+        """Start a new engine and give it the pool's weights."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._may_start or self._closed)
+            if self._closed:
+                return
+            handle = slot.handle = EngineHandle(index=index, actor=self._spawn(index))
         try:
             # One whose node is lost waits for another, and the pool goes on without it.
             handle.await_ready(

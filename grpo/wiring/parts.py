@@ -9,13 +9,13 @@ from grpo.config.schema import RunConfig
 from grpo.ledger import PromptLedger
 from grpo.loop import Parts
 from grpo.preparation import Prepared
-from grpo.protocols import Learner, Recorder, Schedule
+from grpo.protocols import Recorder, Schedule
 from grpo.publisher import ProvingPublisher
 from grpo.recovery import LearnerRecovery
 from grpo.skips import SkipGuard
 from grpo.source import RolloutSource
 from grpo.timing import Timeline
-from grpo.turns import TurnTakingLearner
+from grpo.turns import LearnerRanks, TurnTakingLearner
 from grpo.unverified import UnverifiedGuard
 from grpo.wiring.machinery import Machinery
 from grpo.wiring.placement import engines_sleep
@@ -27,6 +27,7 @@ def make_parts(
     prepared: Prepared,
     machinery: Machinery,
     *,
+    learner: LearnerRanks,
     publisher: ProvingPublisher,
     recorder: Recorder,
     checkpointer: RunCheckpointer,
@@ -39,13 +40,12 @@ def make_parts(
     check_stop: Callable[[], None],
 ) -> Parts:
     """Everything the loop needs, from machinery that is ready."""
-    assert machinery.learner is not None
     judging = make_collector(config, prepared, machinery, timeline, check_stop, shaped=False)
     evaluator = make_evaluator(config, prepared, judging)
     return Parts(
         source=source,
         ledger=ledger,
-        learner=make_turns(config, machinery, publisher),
+        learner=learner,
         publisher=publisher,
         evaluator=evaluator,
         recorder=recorder,
@@ -66,7 +66,9 @@ def make_parts(
     )
 
 
-def make_turns(config: RunConfig, machinery: Machinery, publisher: ProvingPublisher) -> Learner:
+def make_turns(
+    config: RunConfig, machinery: Machinery, publisher: ProvingPublisher
+) -> LearnerRanks:
     """The learner as the loop sees it: one that shares GPUs has the engines asleep meanwhile."""
     assert machinery.learner is not None
     if engines_sleep(config, machinery.placement.plan):

@@ -12,7 +12,7 @@ from grpo.ledger import PromptLedger
 from grpo.objective import samples_whole_distribution
 from grpo.preparation import Prepared
 from grpo.publisher import ProvingPublisher
-from grpo.recovery import LearnerRecovery
+from grpo.recovery import LearnerRecovery, Restartable
 from grpo.run_directory import RunDirectory
 from grpo.wiring.engines import make_sampling
 from grpo.wiring.learner import learner_precision
@@ -23,7 +23,7 @@ from verifiers.incident import NoteIncident
 
 def make_recovery(
     config: RunConfig,
-    machinery: Machinery,
+    learner: Restartable,
     *,
     publisher: ProvingPublisher,
     checkpointer: RunCheckpointer,
@@ -34,9 +34,8 @@ def make_recovery(
     warn: Callable[[str], None],
 ) -> LearnerRecovery:
     """What is done when learner ranks die."""
-    assert machinery.learner is not None
     return LearnerRecovery(
-        learner=machinery.learner,
+        learner=learner,
         ledger=ledger,
         publisher=publisher,
         directory=directory,

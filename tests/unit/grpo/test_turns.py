@@ -31,6 +31,9 @@ class Recorder:
             raise self.error
         return self.report
 
+    def restart(self, timeout_s):
+        self.calls.append(("restart", timeout_s))
+
     def publish(self, policy_version, probe):
         self.calls.append(("publish", policy_version, probe))
         return {}
@@ -46,11 +49,22 @@ def test_engines_sleep_while_the_learner_works():
     assert parts.calls == ["sleep", "update", "wake"]
 
 
-def test_engines_wake_up_when_the_learner_dies():
+def test_engines_sleep_until_a_learner_that_died_has_given_its_memory_back():
     parts = Recorder(error=LearnerDied("gone"))
+    turns = TurnTakingLearner(parts, parts, parts)  # pyright: ignore[reportArgumentType]
     with pytest.raises(LearnerDied):
-        take_turn(parts)
-    assert parts.calls == ["sleep", "update", "wake"]
+        turns.update(BATCH)  # pyright: ignore[reportArgumentType]
+    assert parts.calls == ["sleep", "update"]
+    turns.restart(9.0)
+    assert parts.calls == ["sleep", "update", ("restart", 9.0), "wake"]
+
+
+def test_a_learner_that_died_between_updates_finds_the_engines_awake():
+    parts = Recorder()
+    turns = TurnTakingLearner(parts, parts, parts)  # pyright: ignore[reportArgumentType]
+    turns.update(BATCH)  # pyright: ignore[reportArgumentType]
+    turns.restart(9.0)
+    assert parts.calls == ["sleep", "update", "wake", ("restart", 9.0)]
 
 
 @pytest.mark.parametrize("remembers", [True, False])
