@@ -24,7 +24,8 @@ START_TIMEOUT_S = 600.0
 class Machinery:
     """The processes of a run on a Ray that is up: engines, verifiers and, for training, a learner.
 
-    They are started together, since each spends much of its start waiting.
+    They are started together, since each spends much of its start waiting; but on GPUs that they
+    share, the learner comes after the engines.
 
     Args:
         config: The run's.
@@ -84,14 +85,23 @@ class Machinery:
             lap: Told the name of each part once it is there.
         """
         self.pool.start()
+        self.fleet.start()
+        # vLLM sizes its KV cache by what the GPU has free before and after it tried the model: a
+        # learner that loads onto it meanwhile makes the cache another one each time, or none.
+        engines_first = self.placement.plan.takes_turns
+        if engines_first:
+            self._await_engines(lap)
         if self.learner is not None:
             self.learner.start()
-        self.fleet.start()
         self.fleet.wait_ready()
         lap("verifiers")
         if self.learner is not None:
             self.learner.wait_ready(START_TIMEOUT_S)
             lap("learner")
+        if not engines_first:
+            self._await_engines(lap)
+
+    def _await_engines(self, lap: Callable[[str], None]) -> None:
         self.pool.wait_ready()
         lap("engines")
 
