@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from grpo.algorithms.advantages import Scaling, compute_advantages
-from grpo.algorithms.outcomes import Outcome, has_signal
+from grpo.algorithms.advantages import Scaling, compute_advantages, teaches
+from grpo.algorithms.outcomes import Outcome
 from grpo.values import Batch, ScoredGroup, ScoredRollout, TrainSample
 
 
@@ -18,8 +18,8 @@ class BatchPolicy:
     Attributes:
         advantage_estimator: See `grpo.algorithms.advantages`.
         scaling: See there.
-        drop_groups_without_signal: Leave out groups whose rewards do not differ; kept, they have
-            advantage 0 and count in the loss's normaliser.
+        drop_groups_without_signal: Leave out groups that teach nothing; kept, they have advantage 0
+            and count in the loss's normaliser.
         mask_truncated: Keep truncated completions in their group's statistics but out of the loss.
         max_staleness: Groups older than so many policy versions are left out beforehand.
     """
@@ -44,7 +44,7 @@ def assemble_batch(
     Returns:
         The batch, and how many rollouts were left out, by reason.
     """
-    outcomes = [[_read_outcome(member) for member in group.members] for group in groups]
+    outcomes = [_read_outcomes(group) for group in groups]
     advantages = compute_advantages(
         outcomes, estimator=policy.advantage_estimator, scaling=policy.scaling
     )
@@ -53,7 +53,9 @@ def assemble_batch(
     samples: list[TrainSample] = []
     for group, group_advantages in zip(groups, advantages, strict=True):
         dropped["unverified"] += len(group.members) - len(group.rewards)
-        if policy.drop_groups_without_signal and not has_signal(group.rewards):
+        if policy.drop_groups_without_signal and not group_teaches(
+            group, policy.advantage_estimator
+        ):
             dropped["no_signal"] += len(group.rewards)
             continue
         place = seen[group.problem.id]
@@ -70,6 +72,15 @@ def assemble_batch(
         num_loss_tokens=sum(sample.num_loss_tokens for sample in samples),
     )
     return batch, {reason: count for reason, count in dropped.items() if count}
+
+
+def group_teaches(group: ScoredGroup, estimator: str) -> bool:
+    """As `grpo.algorithms.advantages.teaches`: what every part of a step goes by."""
+    return teaches(_read_outcomes(group), estimator)
+
+
+def _read_outcomes(group: ScoredGroup) -> list[Outcome | None]:
+    return [_read_outcome(member) for member in group.members]
 
 
 def _read_outcome(member: ScoredRollout) -> Outcome | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from grpo.algorithms.outcomes import has_signal
+from grpo.assemble import group_teaches
 from grpo.collect import Collector
 from grpo.data.sampler import ProblemSampler
 from grpo.head_start import HeadStart
@@ -41,11 +41,11 @@ class Gathered:
         return self.groups[: len(self.groups) - self.surplus]
 
 
-def count_surplus(groups: Sequence[ScoredGroup], wanted: int) -> int:
-    """How many of the last groups come after as many with a signal as are wanted."""
+def count_surplus(groups: Sequence[ScoredGroup], wanted: int, estimator: str) -> int:
+    """How many of the last groups come after as many that teach as are wanted."""
     found = 0
     for place, group in enumerate(groups, 1):
-        found += has_signal(group.rewards)
+        found += group_teaches(group, estimator)
         if found == wanted:
             return len(groups) - place
     return 0
@@ -59,10 +59,11 @@ class Gatherer:
         collector: Samples and verifies.
         ledger: Says which share of the groups has a signal.
         sampling: How completions are drawn.
+        advantage_estimator: Says which groups teach.
         accept: Whether to visit a problem whose turn has come, at this draw.
         group_size: Completions of each problem.
         prompts_per_step: Groups that a step wants.
-        replace: Whether groups without a signal are replaced by new ones.
+        replace: Whether groups that teach nothing are replaced by new ones.
         max_gen_batches: Most problems of a step, in multiples of `prompts_per_step`.
         seed: The run's.
         head_start: Given each group as soon as it and all before it are there.
@@ -75,6 +76,7 @@ class Gatherer:
         collector: Collector,
         ledger: PromptLedger,
         sampling: SamplingOptions,
+        advantage_estimator: str,
         accept: Accept,
         group_size: int,
         prompts_per_step: int,
@@ -87,6 +89,7 @@ class Gatherer:
         self._collector = collector
         self._ledger = ledger
         self._sampling = sampling
+        self._estimator = advantage_estimator
         self._accept = accept
         self._group_size = group_size
         self._wanted = prompts_per_step
@@ -117,7 +120,7 @@ class Gatherer:
                 seed_parts=(self._seed, step, *again),
                 on_group=self._head_start.add if self._head_start is not None else None,
             )
-            good += sum(has_signal(group.rewards) for group in fresh)
+            good += sum(group_teaches(group, self._estimator) for group in fresh)
             groups += fresh
             if not self._replace or good >= self._wanted or len(groups) >= self._most:
                 break
@@ -125,10 +128,13 @@ class Gatherer:
         return Gathered(
             step=step,
             groups=tuple(groups),
-            surplus=count_surplus(groups, self._wanted) if self._replace else 0,
+            surplus=self._count_surplus(groups),
             num_drawn=num_drawn,
             remark=self._describe_cap(groups, good) if short else None,
         )
+
+    def _count_surplus(self, groups: list[ScoredGroup]) -> int:
+        return count_surplus(groups, self._wanted, self._estimator) if self._replace else 0
 
     def _size_round(self, num_sampled: int, num_good: int) -> int:
         """Problems to draw now, so that as many as are missing should have a signal."""
@@ -142,7 +148,7 @@ class Gatherer:
     def _describe_cap(self, groups: list[ScoredGroup], num_good: int) -> str:
         names: dict[str, list[str]] = {"too easy": [], "too hard": [], "not verified": []}
         for group in groups:
-            if has_signal(group.rewards):
+            if group_teaches(group, self._estimator):
                 continue
             if not group.rewards:
                 kind = "not verified"

@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from grpo.algorithms.outcomes import has_signal
-from grpo.assemble import BatchPolicy, assemble_batch
+from grpo.assemble import BatchPolicy, assemble_batch, group_teaches
 from grpo.timing import Span, Timeline
 from grpo.values import ScoredGroup, TrainSample
 from grpo.waits import LEARNER_TRACK
@@ -64,7 +63,7 @@ class HeadStart:
         if room is None or self._num_good == self._wanted:
             return
         self._groups.append(group)
-        self._num_good += has_signal(group.rewards)
+        self._num_good += group_teaches(group, self._policy.advantage_estimator)
         self._num_tokens += sum(
             len(member.rollout.prompt_ids) + len(member.rollout.completion_ids)
             for member in group.members

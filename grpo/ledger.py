@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from grpo.algorithms.outcomes import has_signal
+from grpo.assemble import group_teaches
 from grpo.values import ScoredGroup
 from verifiers.verdict import Status
 
@@ -34,9 +34,14 @@ class Entry:
 
 
 class PromptLedger:
-    """The record of a run's problems; part of its checkpoints."""
+    """The record of a run's problems; part of its checkpoints.
 
-    def __init__(self) -> None:
+    Args:
+        advantage_estimator: Says which groups teach.
+    """
+
+    def __init__(self, advantage_estimator: str) -> None:
+        self._estimator = advantage_estimator
         self._entries: dict[str, Entry] = {}
         self.keep_rate = 1.0
 
@@ -53,7 +58,7 @@ class PromptLedger:
             entry.pass_rate = solved / len(verified)
             entry.last_seen = step
         if groups:
-            kept = sum(has_signal(group.rewards) for group in groups) / len(groups)
+            kept = sum(group_teaches(group, self._estimator) for group in groups) / len(groups)
             self.keep_rate += _KEEP_RATE_STEP * (kept - self.keep_rate)
 
     def find(self, problem_id: str) -> Entry | None:

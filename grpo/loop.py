@@ -100,12 +100,7 @@ def run_step(parts: Parts, progress: Progress) -> StepReport:
     metrics = compute_rollout_metrics(gathered.groups)
     metrics |= compute_staleness_metrics(gathered.groups, progress.policy_version)
     batch, left_out, dropped = make_batch(parts, progress, gathered)
-    metrics |= compute_waste(
-        gathered.needed,
-        left_out=left_out,
-        drop_groups_without_signal=parts.batch_policy.drop_groups_without_signal,
-        mask_truncated=parts.batch_policy.mask_truncated,
-    )
+    metrics |= compute_waste(gathered.needed, left_out=left_out, policy=parts.batch_policy)
     skipped = "no group has a signal"
     if batch.num_loss_tokens:
         update_metrics, skipped = learn(parts, progress, batch)

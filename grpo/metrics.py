@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from grpo.algorithms.outcomes import has_signal
+from grpo.assemble import BatchPolicy, group_teaches
 from grpo.timing import StepTimes
 from grpo.values import ScoredGroup
 from grpo.waits import (
@@ -122,8 +123,7 @@ def compute_waste(
     groups: Sequence[ScoredGroup],
     *,
     left_out: Mapping[str, Sequence[ScoredGroup]],
-    drop_groups_without_signal: bool,
-    mask_truncated: bool,
+    policy: BatchPolicy,
 ) -> dict[str, float]:
     """Sampled tokens that teach nothing, by the reason, as shares of all.
 
@@ -132,14 +132,15 @@ def compute_waste(
     Args:
         groups: That the step learns from.
         left_out: Whole groups that it does not, by reason.
-        drop_groups_without_signal: Whether groups whose rewards do not differ are left out.
-        mask_truncated: Whether truncated completions carry no loss.
+        policy: How groups become a batch.
     """
     tokens = {reason: sum(map(_count_tokens, rest)) for reason, rest in left_out.items()}
     whole = sum(tokens.values())
     tokens |= dict.fromkeys(("unverified", "no_signal", "truncated"), 0)
     for group in groups:
-        silent = drop_groups_without_signal and not has_signal(group.rewards)
+        silent = policy.drop_groups_without_signal and not group_teaches(
+            group, policy.advantage_estimator
+        )
         for member in group.members:
             length = len(member.rollout.completion_ids)
             whole += length
@@ -147,7 +148,7 @@ def compute_waste(
                 tokens["unverified"] += length
             elif silent:
                 tokens["no_signal"] += length
-            elif mask_truncated and member.rollout.truncated:
+            elif policy.mask_truncated and member.rollout.truncated:
                 tokens["truncated"] += length
     return {f"waste/{reason}": count / max(whole, 1) for reason, count in tokens.items()}
 

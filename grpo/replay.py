@@ -150,7 +150,9 @@ def _find_checkpoint(directory: RunDirectory, step: int, say: Callable[[str], No
 
 def _read_batch(directory: RunDirectory, config: RunConfig, step: int) -> Batch:
     groups = directory.read_rollouts(step)
+    policy = make_batch_policy(config)
     if config.dynamic_sampling == "replace":
-        groups = groups[: len(groups) - count_surplus(groups, config.prompts_per_step)]
-    batch, _ = assemble_batch(groups, step=step, policy=make_batch_policy(config))
+        surplus = count_surplus(groups, config.prompts_per_step, policy.advantage_estimator)
+        groups = groups[: len(groups) - surplus]
+    batch, _ = assemble_batch(groups, step=step, policy=policy)
     return batch

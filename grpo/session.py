@@ -151,7 +151,7 @@ def _train(
             incidents=incidents,
         )
         skips = SkipGuard(directory.write_json, max_in_a_row=config.max_non_finite_steps)
-        ledger = PromptLedger()
+        ledger = PromptLedger(make_objective(config).advantage_estimator)
         with StopSignal(console.line) as stop:
             source = make_source(
                 config,

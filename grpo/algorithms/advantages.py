@@ -41,8 +41,8 @@ def compute_advantages(
     """Compute the advantage of every member of every group of a batch.
 
     None marks a member that could not be verified. It takes no part in any mean or deviation and
-    its advantage is None. Where the baseline is the group's, a group without signal (see
-    `has_signal`) gets 0 for each verified member, exactly.
+    its advantage is None. A group that teaches nothing (see `teaches`) gets 0 for each verified
+    member, exactly.
 
     Args:
         groups: The members of each group, in order.
@@ -72,11 +72,30 @@ def compute_advantages(
         )
     verified = [[member for member in group if member is not None] for group in groups]
     values = ADVANTAGES[estimator](verified, scaling)
-    silent = [estimator not in BATCH_BASELINE and not _speaks(group) for group in verified]
     return [
-        _place(group, [0.0] * len(computed) if mute else computed)
-        for group, computed, mute in zip(groups, values, silent, strict=True)
+        _place(group, computed if teaches(group, estimator) else [0.0] * len(computed))
+        for group, computed in zip(groups, values, strict=True)
     ]
+
+
+def teaches(group: Sequence[Outcome | None], estimator: str) -> bool:
+    """Tell whether a group has advantages other than 0.
+
+    Args:
+        group: Its members; None marks one that could not be verified.
+        estimator: A key of `ADVANTAGES`.
+
+    Example:
+        >>> equal = [Outcome(reward=1.0), Outcome(reward=1.0)]
+        >>> teaches(equal, "grpo"), teaches(equal, "reinforce_plus_plus")
+        (False, True)
+    """
+    verified = [member for member in group if member is not None]
+    if estimator in BATCH_BASELINE:
+        return len(verified) > 0
+    if estimator in BY_REWARD:
+        return any(has_signal(values) for _, values in _columns(verified))
+    return has_signal(_rewards(verified))
 
 
 def is_groupwise(estimator: str, scaling: Scaling) -> bool:
@@ -130,7 +149,7 @@ def gpg(groups: Groups, scaling: Scaling) -> Values:
     The factor keeps the size of the gradient when part of the batch has nothing to say.
     """
     del scaling
-    return _gpg(groups, sum(len(group) for group in groups if _speaks(group)))
+    return _gpg(groups, sum(len(group) for group in groups if teaches(group, "gpg")))
 
 
 def gpg_verl(groups: Groups, scaling: Scaling) -> Values:
@@ -195,16 +214,12 @@ ADVANTAGES: Mapping[str, Estimator] = {
 SCALED = frozenset({"grpo", "gdpo"})
 # Whose baseline is the whole batch's, so that a group of equal rewards has a signal too.
 BATCH_BASELINE = frozenset({"reinforce_plus_plus"})
+# Which look at each of several rewards by itself, so that equal totals may hide a signal.
+BY_REWARD = frozenset({"gdpo"})
 # Whose advantages follow from the group alone, where `scale_rewards` does not say otherwise.
 GROUPWISE = frozenset({"grpo", "rloo", "opo", "max_rl"})
 # Whose advantages need not sum to 0 in a group.
 UNCENTRED = BATCH_BASELINE | {"opo", "reinforce_plus_plus_baseline_tokens"}
-
-
-def _speaks(group: Sequence[Outcome]) -> bool:
-    """Whether any reward of a group differs among its members."""
-    rewards = _rewards(group)
-    return has_signal(rewards) or any(has_signal(values) for _, values in _columns(group))
 
 
 def _columns(group: Sequence[Outcome]) -> list[tuple[float, list[float]]]:

@@ -144,8 +144,8 @@ class RunConfig(Section):
     dynamic_sampling: Annotated[Literal["off", "filter", "replace"], BeforeValidator(as_switch)] = (
         "filter"
     )
-    """`filter` leaves groups whose rewards do not differ out of the batch; `replace` samples others
-    in their place."""
+    """`filter` leaves groups that teach nothing (whose rewards do not differ, under nearly every
+    estimator) out of the batch; `replace` samples others in their place."""
     max_gen_batches: Positive = 3
     """With `replace`, the most problems sampled for a step, in multiples of `prompts_per_step`;
     there the step learns from what it has."""

@@ -106,6 +106,7 @@ def make_source(
         ),
         ledger=ledger,
         sampling=make_sampling(config, prepared),
+        advantage_estimator=make_objective(config).advantage_estimator,
         accept=make_acceptance(config, ledger),
         group_size=config.num_generations,
         prompts_per_step=config.prompts_per_step,

@@ -65,13 +65,16 @@ class FakeCollector:
         return tuple(groups)
 
 
-def make_gatherer(outcome, *, ledger=None, replace=True, most=4, accept=visit_all):
+def make_gatherer(
+    outcome, *, ledger=None, replace=True, most=4, accept=visit_all, estimator="grpo"
+):
     collector = FakeCollector(outcome)
     gatherer = Gatherer(
         sampler=ProblemSampler(sets=[PROBLEMS], weights=[1.0], prompts_per_step=4, seed=0),
         collector=collector,  # pyright: ignore[reportArgumentType]
-        ledger=ledger or PromptLedger(),
+        ledger=ledger or PromptLedger("grpo"),
         sampling=SAMPLING,
+        advantage_estimator=estimator,
         accept=accept,
         group_size=2,
         prompts_per_step=4,
@@ -117,8 +120,20 @@ def test_at_the_cap_the_step_goes_on_and_names_the_prompts(rewards, named):
     assert all(group.problem.id in gathered.remark for group in gathered.groups)
 
 
+def test_groups_that_teach_under_the_estimator_are_not_replaced():
+    ledger = PromptLedger("reinforce_plus_plus")
+    collector, gatherer = make_gatherer(
+        lambda _: HARD, ledger=ledger, estimator="reinforce_plus_plus"
+    )
+    gathered = gatherer.gather(1, 0)
+    assert len(collector.rounds) == 1
+    assert (len(gathered.needed), gathered.remark) == (4, None)
+    ledger.record(1, gathered.groups)
+    assert ledger.keep_rate == 1.0
+
+
 def test_the_next_step_draws_more_at_once_when_few_groups_had_a_signal():
-    ledger = PromptLedger()
+    ledger = PromptLedger("grpo")
     outcome = lambda problem: MIXED if int(problem.id[1:]) % 2 else HARD  # noqa: E731
     for step in range(1, 20):
         _, gatherer = make_gatherer(outcome, ledger=ledger)
@@ -130,7 +145,7 @@ def test_the_next_step_draws_more_at_once_when_few_groups_had_a_signal():
 
 
 def test_groups_beyond_what_is_wanted_are_surplus_and_not_learned_from():
-    ledger = PromptLedger()
+    ledger = PromptLedger("grpo")
     ledger.keep_rate = 0.5
     _, gatherer = make_gatherer(lambda _: MIXED, ledger=ledger)
     gathered = gatherer.gather(1, 0)
@@ -147,14 +162,14 @@ def test_filter_samples_once_whatever_comes():
 
 
 def test_the_ledger_remembers_tries_solutions_and_the_last_visit():
-    ledger = PromptLedger()
+    ledger = PromptLedger("grpo")
     ledger.record(1, [make_group(PROBLEMS[0], MIXED), make_group(PROBLEMS[1], BROKEN)])
     ledger.record(3, [make_group(PROBLEMS[0], EASY)])
     entry = ledger.find("p00")
     assert entry is not None
     assert (entry.tries, entry.solved, entry.pass_rate, entry.last_seen) == (4, 3, 1.0, 3)
     assert ledger.find("p01") is None, "what was not verified says nothing of the problem"
-    again = PromptLedger()
+    again = PromptLedger("grpo")
     again.restore(json.loads(json.dumps(ledger.state())))
     assert again.find("p00") == entry
     assert again.keep_rate == ledger.keep_rate

@@ -149,7 +149,7 @@ class Spy:
 def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
     timeline = Timeline()
     settings = {"steps": 2, "eval_steps": 0, "save_steps": 0, "evaluate_first": True} | options
-    ledger = PromptLedger()
+    ledger = PromptLedger("grpo")
     spy.pool = FakePool(outcomes)
     spy.collector = Collector(
         pool=spy.pool,
@@ -166,6 +166,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
                 collector=spy.collector,
                 ledger=ledger,
                 sampling=SAMPLING,
+                advantage_estimator="grpo",
                 accept=visit_all,
                 group_size=len(outcomes),
                 prompts_per_step=2,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
-from grpo.algorithms.advantages import Scaling
+from grpo.algorithms.advantages import ADVANTAGES, SCALED, Scaling
 from grpo.algorithms.losses import NO_RATIO, SEQUENCE_LEVEL
 from grpo.algorithms.mismatch import IMPORTANCE_SAMPLING
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import PRESETS
-from grpo.assemble import BatchPolicy, assemble_batch
+from grpo.assemble import BatchPolicy, assemble_batch, group_teaches
 from grpo.config.schema import RunConfig
+from grpo.metrics import compute_waste
 from grpo.objective import make_objective, make_reward_policy
 from grpo.values import Rollout, ScoredGroup, ScoredRollout
 from verifiers.errors import UserError
@@ -158,9 +159,9 @@ def test_evaluation_is_paid_by_the_verdict_alone():
     assert plain.values == shaped.values
 
 
-def make_member(member: int, parts) -> ScoredRollout:
+def make_member(member: int, parts, problem_id="p") -> ScoredRollout:
     rollout = Rollout(
-        problem_id="p",
+        problem_id=problem_id,
         member=member,
         prompt_ids=(1,),
         completion_ids=(2, 3),
@@ -177,6 +178,39 @@ def make_member(member: int, parts) -> ScoredRollout:
         reward=sum(weight * value for weight, value in parts),
         reward_parts=parts,
     )
+
+
+@pytest.mark.parametrize("estimator", ADVANTAGES)
+def test_no_group_with_an_advantage_is_left_out(estimator):
+    """Equal rewards, equal totals of unequal parts, unequal rewards: all parts of a step agree."""
+    rows = {
+        "equal": [((1.0, 1.0), (1.0, 0.0))] * 3,
+        "parts": [((1.0, 1.0), (1.0, 0.0)), ((1.0, 0.0), (1.0, 1.0)), ((1.0, 0.0), (1.0, 1.0))],
+        "totals": [((1.0, 1.0), (1.0, 1.0)), ((1.0, 0.0), (1.0, 0.0)), ((1.0, 0.0), (1.0, 0.0))],
+    }
+    groups = [
+        ScoredGroup(
+            problem=Problem(id=name, prompt="?", verifier="t", reference="1", source="f:1"),
+            members=tuple(make_member(i, part, name) for i, part in enumerate(parts)),
+        )
+        for name, parts in rows.items()
+    ]
+    keep = BatchPolicy(
+        advantage_estimator=estimator,
+        scaling=Scaling(by="group" if estimator in SCALED else "none"),
+        drop_groups_without_signal=False,
+        mask_truncated=False,
+    )
+    everything, _ = assemble_batch(groups, step=1, policy=keep)
+    teaching = {sample.problem_id for sample in everything.samples if sample.advantage != 0}
+    drop = replace(keep, drop_groups_without_signal=True)
+    batch, dropped = assemble_batch(groups, step=1, policy=drop)
+    left_out = 3 * (3 - len(teaching))
+    assert {sample.problem_id for sample in batch.samples} == teaching
+    assert dropped == ({"no_signal": left_out} if left_out else {})
+    assert {g.problem.id for g in groups if group_teaches(g, estimator)} == teaching
+    waste = compute_waste(groups, left_out={}, policy=drop)
+    assert waste["waste/no_signal"] == pytest.approx(left_out / 9)
 
 
 def test_several_rewards_reach_the_advantages_and_the_batch():

@@ -56,7 +56,7 @@ def directory(tmp_path):
 def make_recovery(directory, learner, notes, max_restarts=1):
     return LearnerRecovery(
         learner=learner,
-        ledger=PromptLedger(),
+        ledger=PromptLedger("grpo"),
         publisher=learner,
         directory=directory,
         probe=(1, 2),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grpo.algorithms.advantages import Scaling
+from grpo.assemble import BatchPolicy
 from grpo.metrics import compute_timing_metrics, compute_waste
 from grpo.run_directory import KEPT_TRACES, RunDirectory
 from grpo.timing import LOOP, Sample, Span, StepTimes, Timeline
@@ -163,18 +166,18 @@ def test_tokens_that_teach_nothing_are_counted_once_by_their_reason():
     )
     silent = (make_member(0, 20, 0.0, "length"), make_member(1, 20, 0.0))
     groups = [ScoredGroup(problem=problem, members=members) for members in (mixed, silent)]
-    waste = compute_waste(groups, left_out={}, drop_groups_without_signal=True, mask_truncated=True)
-    assert waste == {"waste/unverified": 0.3, "waste/no_signal": 0.4, "waste/truncated": 0.2}
-    stale = compute_waste(
-        groups[:1],
-        left_out={"stale": groups[1:]},
+    strict = BatchPolicy(
+        advantage_estimator="grpo",
+        scaling=Scaling(),
         drop_groups_without_signal=True,
-        mask_truncated=False,
+        mask_truncated=True,
     )
+    lenient = replace(strict, drop_groups_without_signal=False, mask_truncated=False)
+    waste = compute_waste(groups, left_out={}, policy=strict)
+    assert waste == {"waste/unverified": 0.3, "waste/no_signal": 0.4, "waste/truncated": 0.2}
+    stale = compute_waste(groups[:1], left_out={"stale": groups[1:]}, policy=lenient)
     assert stale == {
         "waste/stale": 0.4, "waste/unverified": 0.3, "waste/no_signal": 0.0, "waste/truncated": 0.0
     }  # fmt: skip
-    kept = compute_waste(
-        groups, left_out={}, drop_groups_without_signal=False, mask_truncated=False
-    )
+    kept = compute_waste(groups, left_out={}, policy=lenient)
     assert kept == {"waste/unverified": 0.3, "waste/no_signal": 0.0, "waste/truncated": 0.0}
