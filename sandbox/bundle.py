@@ -11,8 +11,8 @@ from importlib import resources
 
 # In the order in which they import one another.
 MODULES = (
-    "wire", "large_values", "library_values", "values", "kernel", "processes", "meter", "isolation",
-    "namespaces", "answers", "candidate", "zygote", "talk", "watch", "supervisor",
+    "wire", "large_values", "hashing", "library_values", "values", "kernel", "processes", "meter",
+    "isolation", "namespaces", "answers", "candidate", "zygote", "talk", "watch", "supervisor",
 )  # fmt: skip
 # Only where test code is run: they load more of the standard library than a worker should hold.
 TEST_MODULES = ("stubs", "pytest_shim", "discovery", "tester")

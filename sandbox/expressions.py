@@ -14,6 +14,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from sandbox.container.hashing import make_dict, make_frozenset, make_set
 from sandbox.container.values import Opaque
 
 
@@ -26,6 +27,11 @@ def _identical(left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
+def _dict(items: Any = (), /, **keywords: Any) -> dict[Any, Any]:
+    """As `dict`, of what a program may have returned."""
+    return make_dict(items.items() if isinstance(items, dict) else items) | keywords
+
+
 _BUILTINS = (
     abs, all, any, bool, complex, dict, enumerate, float, frozenset, int, isinstance, len, list,
     max, min, range, reversed, round, set, sorted, str, sum, tuple, type, zip,
@@ -36,6 +42,7 @@ _OF_MATH = (
 FUNCTIONS: dict[str, Callable[..., Any]] = {one.__name__: one for one in _BUILTINS} | {
     f"math.{one.__name__}": one for one in _OF_MATH
 }
+FUNCTIONS |= {"set": make_set, "frozenset": make_frozenset, "dict": _dict}
 CONSTANTS: dict[str, Any] = {
     "math.pi": math.pi,
     "math.e": math.e,
@@ -177,7 +184,7 @@ class Evaluator:
         return tuple(self._items(node.elts))
 
     def _set(self, node: ast.Set) -> set[Any]:
-        return set(self._items(node.elts))
+        return make_set(self._items(node.elts))
 
     def _dict(self, node: ast.Dict) -> dict[Any, Any]:
         result: dict[Any, Any] = {}

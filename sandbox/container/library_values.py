@@ -17,6 +17,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from sandbox.container.hashing import make_dict
+
 # An iterator with more items than this is not read to its end, and a range with more, or a decimal
 # with a larger exponent, does not cross: it would be a short way to write something that takes the
 # reader without limit to walk through.
@@ -131,9 +133,9 @@ _WRITERS: tuple[tuple[type, Callable[[Any, Encode], Any]], ...] = (
 _READERS: dict[str, Callable[[Any, Encode], Any]] = {
     "range": lambda body, inner: range(*map(inner, body)),
     "deque": lambda body, inner: collections.deque(map(inner, body[0]), body[1]),
-    "dict_keys": lambda body, inner: dict.fromkeys(map(inner, body)).keys(),
+    "dict_keys": lambda body, inner: make_dict((inner(key), None) for key in body).keys(),
     "dict_values": lambda body, inner: dict(enumerate(map(inner, body))).values(),
-    "dict_items": lambda body, inner: dict(map(inner, body)).items(),
+    "dict_items": lambda body, inner: make_dict(map(inner, body)).items(),
     "Fraction": lambda body, inner: fractions.Fraction(*map(inner, body)),
     "Decimal": lambda body, _inner: decimal.Decimal(body),
     "datetime": lambda body, _inner: dt.datetime.fromisoformat(body),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from sandbox.container import library_values
+from sandbox.container.hashing import make_dict, make_frozenset, make_set
 
 MAX_DEPTH = 100
 # Longer integers, in hexadecimal digits, do not cross: dividing two of them could keep the judge
@@ -145,7 +146,7 @@ def _encode_collection(value: Any, inner: Callable[[Any], Any]) -> Any | None:
 
 def _decode_collection(tag: str, body: Any, inner: Callable[[Any], Any]) -> Any:
     if tag == "dict":
-        return {inner(key): inner(item) for key, item in body}
+        return make_dict((inner(key), inner(item)) for key, item in body)
     if tag == ITERATOR:
         return iter([inner(item) for item in body[0]])
     if tag in _DECODE_COLLECTION:
@@ -224,5 +225,8 @@ _DECODE_LEAF: dict[str, Callable[[Any], Any]] = {
     library_values.ARRAY: lambda _body: Opaque(library_values.ARRAY, None),
 }
 _DECODE_COLLECTION: dict[str, Callable[[Any], Any]] = {
-    base.__name__: base for base, _ in _COLLECTIONS
+    "list": list,
+    "tuple": tuple,
+    "set": make_set,
+    "frozenset": make_frozenset,
 }

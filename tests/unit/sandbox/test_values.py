@@ -1,3 +1,4 @@
+import ast
 import datetime as dt
 import json
 import math
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.container.values import MAX_DEPTH, Opaque, crosses, decode, encode
+from sandbox.expressions import FUNCTIONS, Evaluator, require_supported
 
 LEAVES = (
     st.none()
@@ -188,3 +190,54 @@ def test_short_words_for_endless_work_do_not_cross(value):
 def test_forged_values_of_the_library_are_refused(payload):
     with pytest.raises(ValueError):  # noqa: PT011 (any will do)
         decode(payload)
+
+
+P = 2**61 - 1
+SAME_HASH = {
+    "ints": [number * P for number in range(200)],
+    "complex": [complex(-1000003 * number, number) for number in range(200)],
+    "tuples": [(number * P, 1) for number in range(200)],
+    "fractions": [Fraction(number * P + 1, 1) for number in range(200)],
+}
+HASHED = {
+    "set": lambda items: ["set", items],
+    "frozenset": lambda items: ["frozenset", items],
+    "dict": lambda items: ["dict", [[item, 1] for item in items]],
+    "keys": lambda items: ["dict_keys", items],
+    "items": lambda items: ["dict_items", [["tuple", [item, 1]] for item in items]],
+    "inside": lambda items: ["list", [["dict", [["a", ["set", items]]]]]],
+}
+
+
+@pytest.mark.parametrize("items", SAME_HASH.values(), ids=SAME_HASH)
+@pytest.mark.parametrize("form", HASHED.values(), ids=HASHED)
+def test_values_that_were_chosen_for_their_hash_do_not_cross(items, form):
+    assert len(set(map(hash, items))) == 1
+    with pytest.raises(ValueError, match="the same hash"):
+        decode(form([encode(item) for item in items]))
+
+
+@pytest.mark.parametrize("call", ["set(f())", "frozenset(f())", "dict(zip(f(), f()))", "{*f()}"])
+def test_a_test_does_not_gather_what_was_chosen_for_its_hash(call):
+    tree = ast.parse(call, mode="eval").body
+    known = {
+        id(node): SAME_HASH["ints"]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node) == "f()"
+    }
+    require_supported(tree, {}, known)
+    with pytest.raises(ValueError, match="the same hash"):
+        Evaluator({}, known).value(tree)
+
+
+def test_many_values_cross_all_the_same():
+    many = 20_000
+    for items in (range(many), map(str, range(many)), ((i, -i) for i in range(many))):
+        value = set(items)
+        assert through_json(value) == value
+        assert through_json(dict.fromkeys(value)) == dict.fromkeys(value)
+    assert through_json(["a"] * many) == ["a"] * many
+    assert FUNCTIONS["set"](["a"] * many) == {"a"}
+    assert FUNCTIONS["dict"]([("a", 1), ("a", 2)], b=3) == {"a": 2, "b": 3}
+    assert FUNCTIONS["dict"]({"a": 1}) == {"a": 1}
+    assert (FUNCTIONS["dict"](), FUNCTIONS["set"](), FUNCTIONS["frozenset"]()) == ({}, set(), set())
