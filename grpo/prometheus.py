@@ -13,15 +13,18 @@ from typing import Any, cast
 
 from verifiers.errors import UserError
 
+HOST_VARIABLE = "VERIGRAD_PROMETHEUS_HOST"
 PORT_VARIABLE = "VERIGRAD_PROMETHEUS_PORT"
+DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9464
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class PrometheusEndpoint:
-    """Serves `/metrics` on every address of this machine while the run goes on.
+    """Serves `/metrics` while the run goes on, to this machine alone if nothing else is said.
 
-    The port is that of `VERIGRAD_PROMETHEUS_PORT`, or 9464. Each metric is a gauge named
+    The address is that of `VERIGRAD_PROMETHEUS_HOST`, or 127.0.0.1, and the port that of
+    `VERIGRAD_PROMETHEUS_PORT`, or 9464. Each metric is a gauge named
     `verigrad_` and its name with underscores, with the run's folder as the label `run`.
 
     Args:
@@ -29,20 +32,22 @@ class PrometheusEndpoint:
         _config: Not shown.
 
     Raises:
-        UserError: The port cannot be used.
+        UserError: Address and port cannot be used.
     """
 
     def __init__(self, folder: Path, _config: Mapping[str, Any]) -> None:
         self._run = folder.name
         self._values: dict[str, float] = {}
         self._lock = threading.Lock()
+        host = os.environ.get(HOST_VARIABLE, DEFAULT_HOST)
         chosen = os.environ.get(PORT_VARIABLE, str(DEFAULT_PORT))
         try:
-            self._server = _Server(("", int(chosen)), self.render)
+            self._server = _Server((host, int(chosen)), self.render)
         except (OSError, ValueError, OverflowError) as error:
             raise UserError(
-                f"report_to names prometheus, but its port {chosen!r} cannot be used: {error}. Set "
-                f"{PORT_VARIABLE} to another; 0 is any that is free."
+                f"report_to names prometheus, but port {chosen!r} of {host!r} cannot be used: "
+                f"{error}. Set {PORT_VARIABLE} to another port, 0 being any that is free, or "
+                f"{HOST_VARIABLE} to another address of this machine, 0.0.0.0 being all of them."
             ) from None
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

@@ -4,7 +4,7 @@ import urllib.request
 
 import pytest
 
-from grpo.prometheus import PORT_VARIABLE, PrometheusEndpoint
+from grpo.prometheus import HOST_VARIABLE, PORT_VARIABLE, PrometheusEndpoint
 from grpo.trackers import open_trackers
 from verifiers.errors import UserError
 
@@ -34,6 +34,23 @@ def test_the_newest_value_of_each_metric_is_a_gauge(tmp_path):
             read(endpoint, "/other")
     with pytest.raises(urllib.error.URLError):
         read(endpoint)
+
+
+@pytest.mark.parametrize(("host", "bound"), [(None, "127.0.0.1"), ("0.0.0.0", "0.0.0.0")])
+def test_only_this_machine_is_served_unless_it_is_asked_for(tmp_path, monkeypatch, host, bound):
+    if host:
+        monkeypatch.setenv(HOST_VARIABLE, host)
+    endpoint = PrometheusEndpoint(tmp_path, {})
+    try:
+        assert endpoint._server.server_address[0] == bound
+    finally:
+        endpoint.close()
+
+
+def test_an_address_that_is_not_this_machines_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv(HOST_VARIABLE, "192.0.2.1")
+    with pytest.raises(UserError, match=r"'192\.0\.2\.1' cannot be used.*VERIGRAD_PROMETHEUS_HOST"):
+        PrometheusEndpoint(tmp_path, {})
 
 
 def test_a_port_that_is_taken_is_named(tmp_path, monkeypatch):
