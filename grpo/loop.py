@@ -46,6 +46,7 @@ class Parts:
     schedule: Schedule
     timeline: Timeline
     batch_policy: BatchPolicy
+    reward_names: Sequence[str]
     num_engines: int
     check_stop: Callable[[], None]
 
@@ -97,7 +98,7 @@ def run_step(parts: Parts, progress: Progress) -> StepReport:
     """One step: take sampled and verified groups, learn, publish, keep."""
     step = progress.step + 1
     gathered = parts.source.take(step, progress.num_drawn)
-    metrics = compute_rollout_metrics(gathered.groups)
+    metrics = compute_rollout_metrics(gathered.groups, reward_names=parts.reward_names)
     metrics |= compute_staleness_metrics(gathered.groups, progress.policy_version)
     batch, left_out, dropped = make_batch(parts, progress, gathered)
     metrics |= compute_waste(gathered.needed, left_out=left_out, policy=parts.batch_policy)

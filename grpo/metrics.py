@@ -25,11 +25,14 @@ NOT_VERIFIED = "not_verified/"
 SHARE_RIGHT = "pass_rate"
 
 
-def compute_rollout_metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
+def compute_rollout_metrics(
+    groups: Sequence[ScoredGroup], *, reward_names: Sequence[str]
+) -> dict[str, float]:
     """Rewards, verdicts, lengths and variety of a step's rollouts.
 
     Args:
         groups: At least one, the ones without signal included.
+        reward_names: Of the parts of a reward that has several.
     """
     members = [member for group in groups for member in group.members]
     rewards = [member.reward for member in members if member.reward is not None]
@@ -46,7 +49,7 @@ def compute_rollout_metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
         "num_tokens": float(sum(lengths)),
         **_verdict_shares([member.verdict.status for member in members]),
         **_count_not_verified([member.verdict for member in members]),
-        **_by_verifier(groups),
+        **_by_name(groups, reward_names),
     }
     if rewards:
         metrics["reward"] = statistics.fmean(rewards)
@@ -73,13 +76,15 @@ def _count_not_verified(verdicts: Sequence[Verdict]) -> dict[str, float]:
     return {f"{NOT_VERIFIED}{reason}": float(count) for reason, count in counts.items()}
 
 
-def _by_verifier(groups: Sequence[ScoredGroup]) -> dict[str, float]:
+def _by_name(groups: Sequence[ScoredGroup], reward_names: Sequence[str]) -> dict[str, float]:
     rewards: defaultdict[str, list[float]] = defaultdict(list)
     for group in groups:
         rewards[group.problem.verifier] += group.rewards
+    names = [f"{name}_part" if name in rewards else name for name in reward_names]
     for member in (member for group in groups for member in group.members):
-        for place, (_, value) in enumerate(member.reward_parts):
-            rewards[f"part_{place}"].append(value)
+        if member.reward_parts:
+            for name, (_, value) in zip(names, member.reward_parts, strict=True):
+                rewards[name].append(value)
     return {
         f"rewards/{name}/mean": statistics.fmean(values)
         for name, values in rewards.items()

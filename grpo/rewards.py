@@ -12,6 +12,7 @@ from verifiers.verdict import Status, Verdict
 
 # The name in `weights` of what the status itself is worth.
 VERDICT = "verdict"
+OVERLONG = "overlong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,12 @@ class RewardPolicy:
     overlong_buffer: int = 0
     overlong_penalty: float = 1.0
     max_completion_length: int = 0
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """What the parts of a reward are called, in their order."""
+        names = tuple(self.weights) or (VERDICT,)
+        return (*names, OVERLONG) if self.overlong_buffer else names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from grpo.checkpointer import RunCheckpointer
 from grpo.config.schema import RunConfig
 from grpo.ledger import PromptLedger
 from grpo.loop import Parts
+from grpo.objective import make_reward_policy
 from grpo.preparation import Prepared
 from grpo.protocols import Recorder, Schedule
 from grpo.publisher import ProvingPublisher
@@ -61,6 +62,7 @@ def make_parts(
         ),
         timeline=timeline,
         batch_policy=make_batch_policy(config),
+        reward_names=make_reward_policy(config).part_names,
         num_engines=config.rollout.num_engines,
         check_stop=check_stop,
     )

@@ -192,6 +192,7 @@ def make_parts(spy, outcomes, *, check_stop=lambda: None, **options):
             drop_groups_without_signal=True,
             mask_truncated=False,
         ),
+        reward_names=(),
         num_engines=1,
         check_stop=check_stop,
     )
