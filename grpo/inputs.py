@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo.config.data import DataConfig
 from grpo.config.schema import RunConfig
 from grpo.data.overlap import Overlap, find_overlaps
+from grpo.data.overlong import leave_out_overlong
 from grpo.data.problems import load_problems
 from grpo.origins import check_origins
 from grpo.paths import find_model
@@ -33,6 +34,7 @@ class Inputs:
         eval_sets: Held-out problems, by the set's name.
         verifier_options: Options of every verifier that a problem names.
         left_out: What is wrong with the problems that were left out, by the set's name.
+        overlong: Those that were left out for the length of their prompt, by the set's name.
         overlaps: Held-out problems that are also trained on, by the held-out set's name.
     """
 
@@ -42,6 +44,7 @@ class Inputs:
     verifier_options: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, Sequence[str]]
     overlaps: Mapping[str, Sequence[Overlap]]
+    overlong: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     @property
     def problems(self) -> Iterator[Problem]:
@@ -49,6 +52,36 @@ class Inputs:
         for sets in (self.train_sets, self.eval_sets):
             for members in sets.values():
                 yield from members
+
+    def leave_out_overlong(
+        self, prompts: Mapping[str, Sequence[int]], *, max_prompt_length: int, drop: bool
+    ) -> Inputs:
+        """The same without the problems whose prompt is too long.
+
+        Args:
+            prompts: Token ids by problem id.
+            max_prompt_length: In tokens.
+            drop: Whether problems may be left out.
+
+        Raises:
+            UserError: A prompt is longer and may not be left out, or a set would be left empty.
+        """
+        (train, train_long), (held_out, held_out_long) = (
+            leave_out_overlong(sets, prompts, max_prompt_length=max_prompt_length, drop=drop)
+            for sets in (self.train_sets, self.eval_sets)
+        )
+        places = {problem.source for problems in held_out.values() for problem in problems}
+        overlaps = {
+            name: [overlap for overlap in found if overlap.held_out in places]
+            for name, found in self.overlaps.items()
+        }
+        return replace(
+            self,
+            train_sets=train,
+            eval_sets=held_out,
+            overlaps={name: found for name, found in overlaps.items() if found},
+            overlong=train_long | held_out_long,
+        )
 
 
 def load_inputs(config: RunConfig, *, with_model: bool = True) -> Inputs:

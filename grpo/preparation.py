@@ -60,10 +60,11 @@ def prepare(config: RunConfig, inputs: Inputs) -> Prepared:
         config, device=find_device(), weights=read_weight_names(Path(inputs.model))
     )
     _check_lengths(config, inputs.model)
+    inputs, prompts = _encode_prompts(config, inputs, encoder)
     return Prepared(
         inputs=inputs,
         encoder=encoder,
-        prompts=encoder.encode_all(inputs.problems, config.max_prompt_length),
+        prompts=prompts,
         memory=_plan_memory(config, inputs.model),
     )
 
@@ -80,8 +81,21 @@ def prepare_evaluation(config: RunConfig, inputs: Inputs) -> Prepared:
     if config.served.base_url is None:
         completion = config.evaluation.max_completion_length or config.max_completion_length
         _check_model_length(config, inputs.model, config.max_prompt_length + completion)
-    prompts = encoder.encode_all(inputs.problems, config.max_prompt_length)
+    inputs, prompts = _encode_prompts(config, inputs, encoder)
     return Prepared(inputs=inputs, encoder=encoder, prompts=prompts, memory=())
+
+
+def _encode_prompts(
+    config: RunConfig, inputs: Inputs, encoder: PromptEncoder
+) -> tuple[Inputs, Mapping[str, tuple[int, ...]]]:
+    """The inputs whose prompts fit, and those prompts."""
+    prompts = encoder.encode_all(inputs.problems)
+    inputs = inputs.leave_out_overlong(
+        prompts,
+        max_prompt_length=config.max_prompt_length,
+        drop=config.overlong_prompts == "drop",
+    )
+    return inputs, {problem.id: prompts[problem.id] for problem in inputs.problems}
 
 
 def make_encoder(config: RunConfig, model: str) -> PromptEncoder:
@@ -131,11 +145,15 @@ def _check_model_length(config: RunConfig, model: str, longest: int) -> None:
 
 
 def describe_left_out(prepared: Prepared) -> list[str]:
-    """Problems that no answer could be judged by, in a line for each set."""
+    """Problems that the run goes without, in a line for each set and cause."""
+    inputs = prepared.inputs
     return [
-        f"left out   {name}: {len(complaints)} problems whose reference cannot be read, the "
-        f"first: {complaints[0]}"
-        for name, complaints in prepared.inputs.left_out.items()
+        f"left out   {name}: {len(complaints)} problems whose {cause}, the first: {complaints[0]}"
+        for cause, by_set in (
+            ("reference cannot be read", inputs.left_out),
+            ("prompt is longer than max_prompt_length", inputs.overlong),
+        )
+        for name, complaints in by_set.items()
     ]
 
 

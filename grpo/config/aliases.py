@@ -24,6 +24,10 @@ def _to_placement(value: Any) -> str:
     return "reward" if value else "loss"
 
 
+def _to_overlong(value: Any) -> str:
+    return "drop" if value else "error"
+
+
 _CORRECTIONS = {"token": "token_truncate", "sequence": "sequence_truncate", None: "off"}
 _KL = {"kl": "k1", "mse": "k2", "low_var_kl": "k3"}
 
@@ -41,6 +45,8 @@ ALIASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     # verl
     "rollout.n": ("num_generations", _SAME),
     "max_response_length": ("max_completion_length", _SAME),
+    "data.filter_overlong_prompts": ("overlong_prompts", _to_overlong),
+    "filter_overlong_prompts": ("overlong_prompts", _to_overlong),
     "kl_coef": ("beta", _SAME),
     "kl_loss_coef": ("beta", _SAME),
     "use_kl_in_reward": ("kl_placement", _to_placement),

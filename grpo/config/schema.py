@@ -48,7 +48,10 @@ class RunConfig(Section):
     num_generations: Annotated[int, Field(ge=2)] = 8
     """Completions sampled for each prompt: the group that advantages are normalised in."""
     max_prompt_length: Positive = 512
-    """In tokens; a longer prompt is an error."""
+    """In tokens; see `overlong_prompts`."""
+    overlong_prompts: Literal["error", "drop"] = "error"
+    """What a longer prompt leads to: an error before a model loads, or that its problem is left out
+    and counted."""
     max_completion_length: Positive = 512
     """In tokens."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
@@ -226,7 +229,8 @@ class RunConfig(Section):
     """Evaluate the untrained policy, to compare with."""
     report_to: tuple[Literal["tensorboard", "wandb", "prometheus"], ...] = ("tensorboard",)
     """Where metrics go besides `metrics.jsonl`; `wandb` wants `verigrad[wandb]`, and `prometheus`
-    serves them at `:9464/metrics` (`VERIGRAD_PROMETHEUS_PORT`)."""
+    serves them at `127.0.0.1:9464/metrics` (`VERIGRAD_PROMETHEUS_HOST`, 0.0.0.0 being every address
+    of the machine, and `VERIGRAD_PROMETHEUS_PORT`)."""
 
     placement: Literal["auto", "colocated", "dedicated"] = "auto"
     """`colocated`: engines and learner ranks share devices and take turns. `dedicated`: each has

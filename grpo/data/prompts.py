@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from verifiers.errors import UserError
 from verifiers.problem import Message, Problem
 
 NO_TEMPLATE = "none"
+_BATCH_SIZE = 1024
 _PROBE = "\N{BLACK STAR}"  # a text that no template writes by itself
 
 
@@ -77,30 +79,22 @@ class PromptEncoder:
 
     def encode(self, problem: Problem) -> tuple[int, ...]:
         """The prompt as token ids; see `render`."""
+        return self.encode_all([problem])[problem.id]
+
+    def encode_all(self, problems: Iterable[Problem]) -> Mapping[str, tuple[int, ...]]:
+        """Many prompts as token ids, by the problem's id."""
         # A template writes its own beginning-of-sequence token; plain text needs the tokenizer's.
         add_special_tokens = self.chat_template is None
-        return tuple(
-            self.tokenizer(self.render(problem), add_special_tokens=add_special_tokens)["input_ids"]
-        )
-
-    def encode_all(
-        self, problems: Iterable[Problem], max_prompt_length: int
-    ) -> Mapping[str, tuple[int, ...]]:
-        """Encode many problems, by id.
-
-        Raises:
-            UserError: One is longer than `max_prompt_length`; the message names it.
-        """
-        encoded = {}
-        for problem in problems:
-            ids = self.encode(problem)
-            if len(ids) > max_prompt_length:
-                raise UserError(
-                    f"{problem.source} has a prompt of {len(ids)} tokens, more than "
-                    f"max_prompt_length="
-                    f"{max_prompt_length}. Raise it, or remove the row."
-                )
-            encoded[problem.id] = ids
+        encoded: dict[str, tuple[int, ...]] = {}
+        rest = iter(problems)
+        # At once they are encoded by all cores; all at once, their text would be there twice.
+        while batch := list(islice(rest, _BATCH_SIZE)):
+            ids = self.tokenizer(
+                [self.render(problem) for problem in batch],
+                add_special_tokens=add_special_tokens,
+                return_attention_mask=False,
+            )["input_ids"]
+            encoded |= {p.id: tuple(row) for p, row in zip(batch, ids, strict=True)}
         return encoded
 
     def _apply(self, messages: Sequence[Message], *, opened: bool = True) -> str:

@@ -131,6 +131,7 @@ def test_a_missing_file_lists_where_it_was_looked_for(tmp_path):
         ("actor: {kl_loss_type: low_var_kl}", lambda c: c.kl_estimator, "k3"),
         ("algorithm: {norm_adv_by_std_in_grpo: false}", lambda c: c.scale_rewards, "none"),
         ("rollout: {n: 6}", lambda c: c.num_generations, 6),
+        ("filter_overlong_prompts: true", lambda c: c.overlong_prompts, "drop"),
         ("loss_agg_mode: seq-mean-token-mean", lambda c: c.loss_reduction, "sequence_mean"),
     ],
 )
