@@ -25,6 +25,7 @@ from grpo.evaluation.record import (
 )
 from grpo.evaluation.sampling import sample_groups
 from grpo.evaluation.scores import EvaluationResult, score_set
+from grpo.fetching import fetch_to_nodes
 from grpo.incidents import IncidentLog
 from grpo.inputs import Inputs, load_inputs
 from grpo.preparation import Prepared, ServerSide, describe_left_out, prepare_evaluation
@@ -162,10 +163,14 @@ def _running(
         pool = make_served_pool(config, prepared) if served else machinery.pool
     fleet = machinery.fleet
     try:
+        if pool is machinery.pool:
+            console.phase("fetching the model")
+            model = prepared.inputs.model
+            fetch_to_nodes(model, machinery.placement.node_ids, console.line)
         console.phase("starting")
         pool.start()
         fleet.start()
-        fleet.wait_ready()
+        fleet.wait_ready(config.start_timeout_s)
         pool.wait_ready()
         yield pool, fleet
     except (RolloutError, FleetError) as error:

@@ -93,6 +93,12 @@ class PlacementHolder:
         node = placement_group_table(self._groups[group])["bundles_to_node_id"].get(bundle)
         return any(node == known["NodeID"] and known["Alive"] for known in ray.nodes())
 
+    @property
+    def node_ids(self) -> frozenset[str]:
+        """The nodes that hold engines or ranks."""
+        tables = [placement_group_table(group) for group in self._groups]
+        return frozenset(node for t in tables for node in t["bundles_to_node_id"].values() if node)
+
     def release(self) -> None:
         """Give everything back. Calling it twice is harmless."""
         for group in self._groups:

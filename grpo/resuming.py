@@ -22,8 +22,8 @@ _FREE = frozenset(
     {
         "run_name", "output_dir", "steps", "save_steps", "keep_last", "metric_for_best_model",
         "eval_steps", "eval_before_train", "evaluation", "report_to", "max_non_finite_steps",
-        "max_unverified_steps", "max_tokens_per_microbatch", "placement", "rollout", "learner",
-        "invariants", "verification", "ray",
+        "max_unverified_steps", "max_tokens_per_microbatch", "start_timeout_s", "placement",
+        "rollout", "learner", "invariants", "verification", "ray",
     }
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.environment import describe_environment, describe_sandbox
 from grpo.errors import RunFailed
+from grpo.fetching import fetch_to_nodes
 from grpo.first_weights import set_off
 from grpo.incidents import IncidentLog
 from grpo.inputs import Inputs, load_inputs
@@ -78,11 +79,13 @@ def run_training(
     with running_ray(config, inputs) as prepared:
         # Before there is a folder, so that a run that cannot begin leaves none.
         placement = reserve_placement(config, with_learner=True)
+        console.phase("fetching the model")
+        fetch_to_nodes(prepared.inputs.model, placement.node_ids, console.line)
         for line in describe(config, prepared):
             console.line(line)
         directory = (start and start.directory) or _make_directory(config, start)
         console.line(f"folder     {directory.path}")
-        laps.lap("Ray and prompts")
+        laps.lap("Ray, prompts and model")
         plain = config.model_dump(mode="json")
         with (
             directory.hold(),

@@ -232,6 +232,9 @@ class RunConfig(Section):
     serves them at `127.0.0.1:9464/metrics` (`VERIGRAD_PROMETHEUS_HOST`, 0.0.0.0 being every address
     of the machine, and `VERIGRAD_PROMETHEUS_PORT`)."""
 
+    start_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """How long engines, learner and verifiers may each take to start; what the hub takes to give
+    the model does not count."""
     placement: Literal["auto", "colocated", "dedicated"] = "auto"
     """`colocated`: engines and learner ranks share devices and take turns. `dedicated`: each has
     devices of its own. `auto` is `dedicated` where there are GPUs enough for it."""

@@ -18,8 +18,6 @@ from sandbox.options import MAX_DEFAULT_SIZE
 from verifiers.fleet import VerifierFleet
 from verifiers.incident import NoteIncident
 
-START_TIMEOUT_S = 600.0
-
 
 class Machinery:
     """The processes of a run on a Ray that is up: engines, verifiers and, for training, a learner.
@@ -49,6 +47,7 @@ class Machinery:
         timeline: Timeline,
         placement: PlacementHolder | None = None,
     ) -> None:
+        self._start_timeout_s = config.start_timeout_s
         self.placement = placement or reserve_placement(config, with_learner=with_learner)
         plan = self.placement.plan
         self.transport: Transport = (
@@ -57,6 +56,7 @@ class Machinery:
         self.pool = RolloutPool(
             make_engine_options(config, prepared, plan, self.transport),
             num_engines=config.rollout.num_engines,
+            start_timeout_s=config.start_timeout_s,
             stall_timeout_s=config.rollout.stall_timeout_s,
             push_timeout_s=config.rollout.stall_timeout_s,
             max_restarts=config.rollout.max_restarts,
@@ -93,10 +93,10 @@ class Machinery:
             self._await_engines(lap)
         if self.learner is not None:
             self.learner.start()
-        self.fleet.wait_ready()
+        self.fleet.wait_ready(self._start_timeout_s)
         lap("verifiers")
         if self.learner is not None:
-            self.learner.wait_ready(START_TIMEOUT_S)
+            self.learner.wait_ready(self._start_timeout_s)
             lap("learner")
         if not engines_first:
             self._await_engines(lap)

@@ -16,7 +16,7 @@ from grpo.recovery import LearnerRecovery, Restartable
 from grpo.run_directory import RunDirectory
 from grpo.wiring.engines import make_sampling
 from grpo.wiring.learner import learner_precision
-from grpo.wiring.machinery import START_TIMEOUT_S, Machinery
+from grpo.wiring.machinery import Machinery
 from grpo.witness import SamplerWitness
 from verifiers.incident import NoteIncident
 
@@ -41,7 +41,7 @@ def make_recovery(
         directory=directory,
         probe=probe,
         max_restarts=config.learner.max_restarts,
-        start_timeout_s=START_TIMEOUT_S,
+        start_timeout_s=config.start_timeout_s,
         settle=checkpointer.settle,
         note=note,
         warn=warn,
