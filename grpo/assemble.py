@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from grpo.algorithms.advantages import Scaling, compute_advantages, teaches
 from grpo.algorithms.outcomes import Outcome
+from grpo.packed import find_spans
 from grpo.values import Batch, ScoredGroup, ScoredRollout, TrainSample
 
 
@@ -105,7 +106,7 @@ def _make_sample(
         completion_ids=rollout.completion_ids,
         sampler_logprobs=rollout.logprobs,
         advantage=advantage,
-        policy_version=min(rollout.policy_versions),
+        policy_version=min(version for version, _ in find_spans(rollout.policy_versions)),
         masked=masked,
         reward=member.reward,
         reward_parts=member.reward_parts,

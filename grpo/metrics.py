@@ -6,6 +6,8 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from grpo.algorithms.outcomes import has_signal
 from grpo.assemble import BatchPolicy, group_teaches
 from grpo.timing import StepTimes
@@ -60,7 +62,8 @@ def compute_rollout_metrics(
 
 def _distinct_fraction(group: ScoredGroup) -> float:
     """1 when all completions of a group differ; near 1/K when the sampler repeats itself."""
-    return len({member.rollout.completion_ids for member in group.members}) / len(group.members)
+    different = {np.asarray(member.rollout.completion_ids).tobytes() for member in group.members}
+    return len(different) / len(group.members)
 
 
 def _verdict_shares(statuses: Sequence[Status]) -> dict[str, float]:

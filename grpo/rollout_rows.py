@@ -6,6 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+import numpy as np
+
+from grpo.packed import Spans, find_spans, pack_logprobs, pack_token_ids
 from grpo.values import Rollout, ScoredGroup, ScoredRollout
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
@@ -13,8 +17,36 @@ from verifiers.verdict import Reason, Status, Verdict
 _MAX_REFERENCE_CHARS = 20_000
 
 
-def rollout_row(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:
-    """One member of a group as a row, with its problem's prompt and reference."""
+def encode_row(step: int, group: ScoredGroup, index: int) -> bytes:
+    """One member of a group as a line of JSON, with its problem's prompt and reference."""
+    row = describe_member(step, group, index)
+    rollout = group.members[index].rollout
+    tokens = {
+        "prompt_ids": msgspec.json.encode(list(rollout.prompt_ids)),
+        "completion_ids": msgspec.json.encode(list(rollout.completion_ids)),
+        "logprobs": encode_logprobs(rollout.logprobs),
+        "policy_versions": msgspec.json.encode(list(rollout.policy_versions)),
+    }
+    # The numbers of every token are most of a line, and json takes ten times as long for them.
+    rest = b"".join(b', "%s": %s' % (name.encode(), text) for name, text in tokens.items())
+    return json.dumps(row, ensure_ascii=False).encode()[:-1] + rest + b"}\n"
+
+
+def encode_logprobs(logprobs: Sequence[float]) -> bytes:
+    """Log-probabilities as JSON, in nine digits: as many as a float of 32 bits can need."""
+    exact = np.asarray(logprobs, dtype=np.float64)
+    if not np.isfinite(exact).all():
+        return json.dumps(exact.tolist()).encode()
+    # Where this comes out as another number, or as none, the number is written in full.
+    with np.errstate(all="ignore"):
+        scale = 10.0 ** (8 - np.floor(np.log10(np.abs(exact))))
+        short = np.rint(exact * scale) / scale
+        same = short.astype(np.float32) == exact
+    return msgspec.json.encode(np.where(same, short, exact).tolist())
+
+
+def describe_member(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:
+    """One member of a group as a row, but for the numbers of its tokens."""
     member = group.members[index]
     rollout, verdict, prompt = member.rollout, member.verdict, group.problem.prompt
     return {
@@ -35,25 +67,21 @@ def rollout_row(step: int, group: ScoredGroup, index: int) -> dict[str, Any]:
         "prompt": prompt if isinstance(prompt, str) else [dict(message) for message in prompt],
         "text": rollout.text,
         "reference": _brief(_as_json(group.problem.reference)),
-        "prompt_ids": rollout.prompt_ids,
-        "completion_ids": rollout.completion_ids,
-        "logprobs": rollout.logprobs,
-        "policy_versions": rollout.policy_versions,
         "seed": rollout.seed,
     }
 
 
 def read_member(row: Mapping[str, Any]) -> ScoredRollout:
-    """A sample as `rollout_row` wrote it."""
+    """A sample as `encode_row` wrote it."""
     rollout = Rollout(
         problem_id=row["problem_id"],
         member=row["member"],
-        prompt_ids=tuple(row["prompt_ids"]),
-        completion_ids=tuple(row["completion_ids"]),
-        logprobs=tuple(row["logprobs"]),
+        prompt_ids=pack_token_ids(row["prompt_ids"]),
+        completion_ids=pack_token_ids(row["completion_ids"]),
+        logprobs=pack_logprobs(row["logprobs"]),
         text=row["text"],
         finish_reason=row["finish_reason"],
-        policy_versions=tuple(row["policy_versions"]),
+        policy_versions=Spans(find_spans(row["policy_versions"])),
         seed=row["seed"],
     )
     verdict = Verdict(
@@ -80,7 +108,7 @@ def read_groups(rows: Sequence[Mapping[str, Any]], *, source: str) -> list[Score
     A problem's columns are not in the rows, and its reference is there as JSON.
 
     Args:
-        rows: As `rollout_to_row` makes them, one group after the other.
+        rows: As `encode_row` writes them, one group after the other.
         source: Where they are, for messages.
     """
     groups: list[list[Mapping[str, Any]]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ import yaml
 from grpo.config.schema import RunConfig
 from grpo.evaluation.scores import EvaluationResult
 from grpo.held_file import hold_file
-from grpo.rollout_rows import read_groups, rollout_row
+from grpo.packed import to_json
+from grpo.rollout_rows import encode_row, read_groups
 from grpo.values import ScoredGroup
 from verifiers.errors import UserError
 
@@ -78,7 +79,9 @@ class RunDirectory:
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> Path:
         """Write a JSON file."""
-        return self._write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        return self._write(
+            name, json.dumps(value, indent=2, ensure_ascii=False, default=to_json) + "\n"
+        )
 
     def append_line(self, name: str, row: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl` or the like; where the disk is full, no part of it."""
@@ -113,12 +116,8 @@ class RunDirectory:
         self, step: int, groups: Sequence[ScoredGroup], folder: str = "rollouts"
     ) -> None:
         """Write every rollout of a step with what was found out about it."""
-        rows = (
-            json.dumps(rollout_row(step, group, i), ensure_ascii=False)
-            for group in groups
-            for i in range(len(group.members))
-        )
-        self._write(f"{folder}/step-{step:06d}.jsonl", "".join(row + "\n" for row in rows))
+        rows = (encode_row(step, group, i) for group in groups for i in range(len(group.members)))
+        self._write(f"{folder}/step-{step:06d}.jsonl", rows)
 
     def write_trace(self, step: int, trace: Mapping[str, Any]) -> None:
         """Write a step's timeline, and remove the oldest."""
@@ -175,12 +174,12 @@ class RunDirectory:
         for file in sorted(self.path.glob("evaluations/step-*.json")):
             yield EvaluationResult.model_validate_json(file.read_text(encoding="utf-8"))
 
-    def _write(self, name: str, text: str) -> Path:
+    def _write(self, name: str, content: str | Iterable[bytes]) -> Path:
         file = self.path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(f".{file.name}.partial")
-        with partial.open("w", encoding="utf-8") as stream:
-            stream.write(text)
+        with partial.open("wb") as stream:
+            stream.writelines([content.encode()] if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(file)

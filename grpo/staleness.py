@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from grpo.packed import find_spans
 from grpo.values import ScoredGroup
 
 
@@ -15,8 +16,8 @@ def compute_staleness(group: ScoredGroup, policy_version: int) -> int:
         group: Members without tokens do not count.
         policy_version: Of the policy that is about to learn.
     """
-    versions = [v for m in group.members for v in m.rollout.policy_versions]
-    return policy_version - min(versions, default=policy_version)
+    spans = (span for m in group.members for span in find_spans(m.rollout.policy_versions))
+    return policy_version - min((version for version, _ in spans), default=policy_version)
 
 
 def split_stale(
@@ -38,12 +39,10 @@ def compute_staleness_metrics(
     groups: Sequence[ScoredGroup], policy_version: int
 ) -> dict[str, float]:
     """Mean and largest age of the tokens, and the share of each age."""
-    ages = Counter(
-        policy_version - version
-        for group in groups
-        for member in group.members
-        for version in member.rollout.policy_versions
-    )
+    ages: Counter[int] = Counter()
+    for member in (member for group in groups for member in group.members):
+        for version, count in find_spans(member.rollout.policy_versions):
+            ages[policy_version - version] += count
     if not ages:
         return {}
     whole = ages.total()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -52,6 +52,8 @@ class SamplingOptions:
 class Rollout:
     """One sampled completion.
 
+    Engines keep what is known of every token packed (`grpo.packed`); it reads like a tuple.
+
     Attributes:
         problem_id: Which problem it answers.
         member: Its place in the group, 0..K-1.
@@ -67,12 +69,12 @@ class Rollout:
 
     problem_id: str
     member: int
-    prompt_ids: tuple[int, ...]
-    completion_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    prompt_ids: Sequence[int]
+    completion_ids: Sequence[int]
+    logprobs: Sequence[float]
     text: str
     finish_reason: FinishReason
-    policy_versions: tuple[int, ...]
+    policy_versions: Sequence[int]
     seed: int
 
     @property
@@ -144,9 +146,9 @@ class TrainSample:
 
     problem_id: str
     member: int
-    prompt_ids: tuple[int, ...]
-    completion_ids: tuple[int, ...]
-    sampler_logprobs: tuple[float, ...]
+    prompt_ids: Sequence[int]
+    completion_ids: Sequence[int]
+    sampler_logprobs: Sequence[float]
     advantage: float
     policy_version: int
     masked: bool = False

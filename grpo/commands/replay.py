@@ -49,13 +49,14 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; 0 when the update comes out as it was logged, 1 when it does not."""
+    from grpo.packed import to_json
     from grpo.replay import TOLERANCE, replay_step
 
     replay = replay_step(
         args.folder, args.step, say=lambda line: print(f"note: {line}", file=sys.stderr)
     )
     if args.json:
-        json.dump(_as_json(replay), sys.stdout, indent=2)
+        json.dump(_as_json(replay), sys.stdout, indent=2, default=to_json)
         print()
     else:
         _print(replay, args.top)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grpo.rollout_rows import read_member, rollout_row
+from grpo.rollout_rows import encode_row, read_member
 from grpo.values import ScoredGroup, ScoredRollout
 from verifiers.problem import Problem
 
@@ -26,10 +26,9 @@ class Journal:
 
     def append(self, group: ScoredGroup) -> None:
         """Add a group's samples."""
-        rows = [rollout_row(0, group, index) for index in range(len(group.members))]
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        with self.file.open("a", encoding="utf-8") as stream:
-            stream.write(text)
+        rows = [encode_row(0, group, index) for index in range(len(group.members))]
+        with self.file.open("ab") as stream:
+            stream.write(b"".join(rows))
             stream.flush()
 
     def load(self, problems: Mapping[str, Problem], num_samples: int) -> dict[str, ScoredGroup]:

@@ -107,7 +107,7 @@ class EngineActor:
                 index, member = parse_request_id(completion.request_id)
                 rollouts.append((index, make_rollout(requests[index], member, completion, text)))
             index, last = rollouts[-1]
-            self._last = requests[index].prompt_ids + last.completion_ids
+            self._last = (*requests[index].prompt_ids, *last.completion_ids)
         return Report(rollouts=tuple(rollouts), progress=self._loop.progress, vitals=read_vitals())
 
     def describe_threads(self) -> str:

@@ -49,9 +49,9 @@ class Completion:
     """
 
     request_id: str
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    policy_versions: tuple[int, ...]
+    token_ids: Sequence[int]
+    logprobs: Sequence[float]
+    policy_versions: Sequence[int]
     finish_reason: FinishReason
     prompt_logprobs: tuple[float, ...] = ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from grpo.packed import Spans, pack_logprobs, pack_token_ids
 from grpo.rollout.options import EngineOptions
 from grpo.rollout.protocol import Completion
 from grpo.values import FinishReason, SamplingOptions
@@ -83,16 +84,16 @@ def make_sampling_params(sampling: SamplingOptions, *, seed: int) -> SamplingPar
 def read_output(output: RequestOutput) -> Completion:
     """Translate what vLLM says about a request that ended."""
     completion = output.outputs[0]
-    token_ids = tuple(completion.token_ids)
+    token_ids = pack_token_ids(completion.token_ids)
     assert completion.logprobs is not None
     assert completion.weight_versions is not None
     positions = cast("Sequence[dict[int, Logprob]]", completion.logprobs)
-    logprobs = tuple(
-        position[token].logprob for position, token in zip(positions, token_ids, strict=True)
+    logprobs = pack_logprobs(
+        [position[token].logprob for position, token in zip(positions, token_ids, strict=True)]
     )
-    versions: list[int] = []
-    for span in completion.weight_versions:
-        versions += [int(span.version)] * (span.end - span.start)
+    versions = Spans(
+        (int(span.version), span.end - span.start) for span in completion.weight_versions
+    )
     assert len(versions) == len(token_ids), (len(versions), len(token_ids))
     prompt_logprobs: tuple[float, ...] = ()
     if output.prompt_logprobs is not None:
@@ -106,7 +107,7 @@ def read_output(output: RequestOutput) -> Completion:
         request_id=output.request_id,
         token_ids=token_ids,
         logprobs=logprobs,
-        policy_versions=tuple(versions),
+        policy_versions=versions,
         finish_reason=cast("FinishReason", completion.finish_reason),
         prompt_logprobs=prompt_logprobs,
     )

@@ -8,10 +8,12 @@ from grpo.config.schema import RunConfig
 from grpo.console import Console
 from grpo.evaluation.scores import EvaluationResult, score_set
 from grpo.incidents import IncidentLog
+from grpo.packed import pack_logprobs, pack_token_ids
 from grpo.recorder import RunRecorder
 from grpo.run_directory import RunDirectory
+from grpo.skips import SkipGuard
 from grpo.timing import Laps
-from grpo.values import Rollout, ScoredGroup, ScoredRollout, StepReport
+from grpo.values import Batch, Rollout, ScoredGroup, ScoredRollout, StepReport, TrainSample
 from verifiers.errors import UserError
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
@@ -111,6 +113,22 @@ def test_every_rollout_is_kept_with_verdict_reason_and_log_probabilities(tmp_pat
     assert rows[0]["logprobs"] == [-0.5, -0.25]
     assert rows[0]["policy_versions"] == [3, 3]
     assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_batch_that_was_skipped_is_written_with_its_tokens(tmp_path):
+    sample = TrainSample(
+        problem_id="a",
+        member=0,
+        prompt_ids=pack_token_ids([1]),
+        completion_ids=pack_token_ids([2, 0]),
+        sampler_logprobs=pack_logprobs([-0.5, -0.25]),
+        advantage=1.0,
+        policy_version=0,
+    )
+    guard = SkipGuard(RunDirectory(tmp_path).write_json, max_in_a_row=2)
+    guard.note(Batch(step=1, samples=(sample,), num_loss_tokens=2), "non-finite loss")
+    (kept,) = json.loads((tmp_path / "skipped/step-000001.json").read_text())["samples"]
+    assert (kept["completion_ids"], kept["sampler_logprobs"]) == ([2, 0], [-0.5, -0.25])
 
 
 def test_resuming_forgets_what_came_after_the_checkpoint(tmp_path):

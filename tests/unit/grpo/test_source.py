@@ -9,6 +9,7 @@ import time
 import pytest
 
 from grpo.gather import Gathered
+from grpo.packed import pack_logprobs
 from grpo.source import CancelFlag, OverlappedSource
 from grpo.stopping import StopRequested
 from grpo.timing import Timeline
@@ -155,7 +156,7 @@ def make_group(problem_id):
         member=0,
         prompt_ids=(1, 2),
         completion_ids=(3,),
-        logprobs=(-0.1,),
+        logprobs=pack_logprobs([-0.1]),
         text="4",
         finish_reason="stop",
         policy_versions=(5,),
