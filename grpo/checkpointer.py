@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -67,6 +67,8 @@ class RunCheckpointer:
         parts: What else has a state, by name.
         best_metric: Metric of evaluations by which one checkpoint is kept for good.
         best_value: Its highest value so far, in a run that is gone on with.
+        settle_record: Waits for what else of the steps so far is on its way to the disk, so that a
+            checkpoint has all of it beside it.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class RunCheckpointer:
         parts: Mapping[str, Stateful] | None = None,
         best_metric: str | None = None,
         best_value: float | None = None,
+        settle_record: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder = folder
         self._learner = learner
@@ -87,6 +90,7 @@ class RunCheckpointer:
         self._parts = parts or {}
         self._best_metric = best_metric
         self._best_value = best_value
+        self._settle_record = settle_record
         self._writer = ThreadPoolExecutor(max_workers=1)
         self._writing: _Writing | None = None
         self._unsaved: Progress | None = None
@@ -120,7 +124,13 @@ class RunCheckpointer:
             mark_best(self._folder, progress.step)
 
     def settle(self) -> None:
-        """Wait until the checkpoint that is being written is whole, or known to have failed."""
+        """Wait until what is being written is whole, or known to have failed."""
+        try:
+            self._settle_checkpoint()
+        finally:
+            self._settle_record()
+
+    def _settle_checkpoint(self) -> None:
         writing, self._writing = self._writing, None
         if writing is None:
             return

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
+from grpo.background import BackgroundJobs
 from grpo.console import Console, make_score_table, make_time_table, make_waits_table
 from grpo.evaluation.comparison import compare_sets, describe_flips, zip_sets
 from grpo.evaluation.plots import write_plots
@@ -27,6 +28,8 @@ from verifiers.incident import Incident
 
 DROPPED = "dropped/"
 SKIPPED = "skipped"
+# Steps whose rollouts may wait in memory for the disk.
+_MOST_WRITING = 2
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -40,6 +43,8 @@ class RunRecorder:
         trackers: Where metrics go as well; the caller closes them.
         laps: The parts of the start so far; the first evaluation and the first step are added.
         incidents: Told of what could not be kept, and shown at the end.
+        keep_rollouts: Training steps whose rollouts stay on disk; None keeps all.
+        compress_rollouts: Whether files of rollouts are compressed.
     """
 
     def __init__(
@@ -51,6 +56,8 @@ class RunRecorder:
         trackers: Sequence[Tracker],
         laps: Laps,
         incidents: IncidentLog,
+        keep_rollouts: int | None = None,
+        compress_rollouts: bool = False,
     ) -> None:
         self._laps = laps
         self._directory = directory
@@ -58,6 +65,9 @@ class RunRecorder:
         self._seed = seed
         self._trackers = list(trackers)
         self._incidents = incidents
+        self._num_kept = keep_rollouts
+        self._compressed = compress_rollouts
+        self._writing = BackgroundJobs(self._unless_full, most=_MOST_WRITING)
         self._steps = 0
         self._evaluations: list[EvaluationResult] = []
         self._watch = SymptomWatch()
@@ -65,10 +75,19 @@ class RunRecorder:
         self._warnings: list[Symptom] = []
 
     def keep_rollouts(self, step: int, groups: Sequence[ScoredGroup]) -> None:
-        """Write a step's rollouts with their verdicts."""
-        with self._unless_full(f"rollouts of step {step}"):
-            self._directory.write_rollouts(step, groups)
+        """Begin to write a step's rollouts with their verdicts; training goes on meanwhile."""
+
+        def write() -> None:
+            self._directory.write_rollouts(step, groups, compressed=self._compressed)
+            if self._num_kept is not None:
+                self._directory.prune_rollouts(self._num_kept)
+
+        self._writing.submit(f"rollouts of step {step}", write)
         self._groups = groups
+
+    def settle(self) -> None:
+        """Wait until everything is written, or known to have failed."""
+        self._writing.settle()
 
     def keep_step(self, report: StepReport) -> None:
         """Write and show a step's metrics."""
@@ -102,9 +121,11 @@ class RunRecorder:
             self._directory.write_trace(step, make_chrome_trace(times, step=step))
 
     def keep_evaluation(self, result: EvaluationResult, groups: Sequence[ScoredGroup]) -> None:
-        """Write and show an evaluation."""
-        with self._unless_full(f"evaluation of step {result.step}"):
-            self._directory.write_evaluation(result, groups)
+        """Begin to write an evaluation, and show it."""
+        self._writing.submit(
+            f"evaluation of step {result.step}",
+            lambda: self._directory.write_evaluation(result, groups, compressed=self._compressed),
+        )
         self._evaluations.append(result)
         self._track(result.step, result.metrics)
         if not self._steps:
@@ -137,6 +158,7 @@ class RunRecorder:
         Args:
             complete: Whether all steps were made.
         """
+        self.settle()
         before = self._directory.read_first_evaluation()
         after = self._evaluations[-1] if self._evaluations else None
         # Read back, so that steps which were made twice, and those before a resume, count once.

@@ -20,10 +20,11 @@ FORKED_FROM = "forked_from.json"
 # What may differ between a run and its continuation; anything else would make it another run.
 _FREE = frozenset(
     {
-        "run_name", "output_dir", "steps", "save_steps", "keep_last", "metric_for_best_model",
-        "eval_steps", "eval_before_train", "evaluation", "report_to", "max_non_finite_steps",
-        "max_unverified_steps", "max_tokens_per_microbatch", "start_timeout_s", "placement",
-        "rollout", "learner", "invariants", "verification", "ray",
+        "run_name", "output_dir", "steps", "save_steps", "keep_last", "keep_rollouts",
+        "compress_rollouts", "metric_for_best_model", "eval_steps", "eval_before_train",
+        "evaluation", "report_to", "max_non_finite_steps", "max_unverified_steps",
+        "max_tokens_per_microbatch", "start_timeout_s", "placement", "rollout", "learner",
+        "invariants", "verification", "ray",
     }
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from grpo.config.schema import RunConfig
 from grpo.evaluation.scores import EvaluationResult
 from grpo.held_file import hold_file
 from grpo.packed import to_json
+from grpo.rollout_files import compress, list_files, name_file, read_rows
 from grpo.rollout_rows import encode_row, read_groups
 from grpo.values import ScoredGroup
 from verifiers.errors import UserError
@@ -99,6 +100,8 @@ class RunDirectory:
                 kept = [row for row in self.read_lines(name) if row["step"] <= step]
                 self._write(name, "".join(json.dumps(row) + "\n" for row in kept))
         for folder in ("rollouts", "evaluations", "traces"):
+            for unfinished in (self.path / folder).glob(".step-*.partial"):
+                unfinished.unlink()
             for late in (self.path / folder).glob("step-*"):
                 if int(late.name.removeprefix("step-")[:6]) > step:
                     late.unlink()
@@ -113,11 +116,22 @@ class RunDirectory:
         return [row for row in map(_read_line, lines) if row is not None]
 
     def write_rollouts(
-        self, step: int, groups: Sequence[ScoredGroup], folder: str = "rollouts"
+        self,
+        step: int,
+        groups: Sequence[ScoredGroup],
+        folder: str = "rollouts",
+        *,
+        compressed: bool = False,
     ) -> None:
         """Write every rollout of a step with what was found out about it."""
         rows = (encode_row(step, group, i) for group in groups for i in range(len(group.members)))
-        self._write(f"{folder}/step-{step:06d}.jsonl", rows)
+        name = name_file(step, compressed=compressed)
+        self._write(f"{folder}/{name}", compress(rows) if compressed else rows)
+
+    def prune_rollouts(self, keep: int) -> None:
+        """Remove the rollouts of all training steps but the newest."""
+        for old in list(list_files(self.path / "rollouts").values())[:-keep]:
+            old.unlink()
 
     def write_trace(self, step: int, trace: Mapping[str, Any]) -> None:
         """Write a step's timeline, and remove the oldest."""
@@ -132,22 +146,25 @@ class RunDirectory:
         Raises:
             UserError: They are not there.
         """
-        name = f"rollouts/step-{step:06d}.jsonl"
-        rows = self.read_lines(name)
-        if not rows:
+        folder = self.path / "rollouts"
+        file = list_files(folder).get(step)
+        if file is None:
             raise UserError(
-                f"{self.path / name} is missing or empty, so step {step} cannot be read."
+                f"{folder} has no rollouts of step {step}. A run keeps those of its last "
+                "keep_rollouts steps, by default of all."
             )
-        return read_groups(rows, source=str(self.path / name))
+        return read_groups(list(read_rows(file)), source=str(file))
 
     def write_evaluation(
         self,
         result: EvaluationResult,
         groups: Sequence[ScoredGroup],
         folder: str = "evaluations",
+        *,
+        compressed: bool = False,
     ) -> Path:
         """Write an evaluation's scores, and its rollouts beside them."""
-        self.write_rollouts(result.step, groups, folder=folder)
+        self.write_rollouts(result.step, groups, folder=folder, compressed=compressed)
         return self._write(
             f"{folder}/step-{result.step:06d}.json", result.model_dump_json(indent=2) + "\n"
         )

@@ -152,6 +152,8 @@ def _train(
             trackers=trackers,
             laps=laps,
             incidents=incidents,
+            keep_rollouts=config.keep_rollouts,
+            compress_rollouts=config.compress_rollouts,
         )
         skips = SkipGuard(directory.write_json, max_in_a_row=config.max_non_finite_steps)
         ledger = PromptLedger(make_objective(config).advantage_estimator)
@@ -179,6 +181,7 @@ def _train(
                 parts=stateful,
                 best_metric=config.metric_for_best_model,
                 best_value=directory.find_best(config.metric_for_best_model or "", progress.step),
+                settle_record=recorder.settle,
             )
             parts = make_parts(
                 config,

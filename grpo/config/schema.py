@@ -215,6 +215,11 @@ class RunConfig(Section):
     """Write a checkpoint every so many steps; 0 only at the end and on Ctrl-C."""
     keep_last: Positive = 2
     """Checkpoints kept, besides the best one."""
+    keep_rollouts: Positive | None = None
+    """Training steps whose rollouts stay on disk, the newest; by default all. `verigrad replay`
+    needs those since the checkpoint before its step."""
+    compress_rollouts: bool = False
+    """Write rollouts as `.jsonl.gz`: less than half the size, for some seconds of one core."""
     max_non_finite_steps: Positive = 3
     """The run fails when so many steps in a row give a loss or gradient that is not finite. Each is
     skipped, and its batch written to `skipped/`."""

@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any, Literal
 
+from grpo.rollout_files import list_files, read_rows
 from grpo.run_directory import RunDirectory
 from verifiers.errors import UserError
 
@@ -62,15 +63,13 @@ class RunReader:
         Raises:
             FileNotFoundError: There are none of that step.
         """
-        with self._file(kind, step).open(encoding="utf-8") as lines:
-            return [_shorten(json.loads(line)) for line in lines]
+        file = list_files(self._path / kind).get(step)
+        if file is None:
+            raise FileNotFoundError(f"no {kind} of step {step}")
+        return [_shorten(row) for row in read_rows(file)]
 
     def _list_steps(self, kind: Kind) -> list[int]:
-        files = (self._path / kind).glob("step-*.jsonl")
-        return sorted(int(file.stem.removeprefix("step-")) for file in files)
-
-    def _file(self, kind: Kind, step: int) -> Path:
-        return self._path / kind / f"step-{step:06d}.jsonl"
+        return list(list_files(self._path / kind))
 
     def _read_scores(self, step: int) -> dict[str, Any]:
         result = self._directory.read_evaluation(step)

@@ -202,3 +202,21 @@ def test_forks_that_cannot_be_are_refused(run, tmp_path):
     manifest.write_text(json.dumps({"files": {"weights": {"size": 99, "blake2b": ""}}}))
     with pytest.raises(UserError, match="has 5 bytes, but 99 were written"):
         fork(run / "checkpoints/checkpoint-4")
+
+
+def test_a_checkpoint_begins_once_the_record_of_its_steps_is_on_disk(tmp_path):
+    events = []
+
+    class Learner(SlowLearner):
+        def begin_save(self, folder):
+            events.append("copy")
+            super().begin_save(folder)
+
+    learner = Learner()
+    learner.may_write.set()
+    checkpointer = RunCheckpointer(
+        tmp_path, learner, keep_last=1, note=never, settle_record=lambda: events.append("record")
+    )
+    checkpointer.save(Progress(step=1))
+    checkpointer.settle()
+    assert events == ["record", "copy", "record"]

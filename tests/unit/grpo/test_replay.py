@@ -180,5 +180,5 @@ def test_steps_that_cannot_be_replayed_are_told(make_run, tmp_path):
     with pytest.raises(UserError, match=r"no config\.yaml"):
         replay_step(tmp_path / "nowhere", 1, say=pytest.fail)
     (run / "rollouts" / "step-000001.jsonl").unlink()
-    with pytest.raises(UserError, match="is missing or empty"):
+    with pytest.raises(UserError, match="no rollouts of step 1"):
         replay_step(run, 2, say=pytest.fail)
