@@ -229,28 +229,6 @@ def check_learned_tokens(step: int, *, learned: float, counted: int) -> None:
         )
 
 
-def check_ratio_is_one(step: int, total: float, largest: float, num_tokens: float) -> None:
-    """Check that the first pass over a batch compares the policy with nothing but itself.
-
-    Args:
-        step: The batch's.
-        total: Sum of the importance ratios over all loss tokens.
-        largest: The largest of them.
-        num_tokens: How many there are.
-
-    Raises:
-        InvariantBroken: `ratio_one_at_first_pass`.
-    """
-    if math.isfinite(total) and (total != num_tokens or (num_tokens and largest != 1.0)):
-        raise InvariantBroken(
-            "ratio_one_at_first_pass",
-            f"in step {step} the importance ratio is {total / max(num_tokens, 1):.9g} on average "
-            f"and"
-            f" {largest:.9g} at most, although the weights have not changed since the old"
-            " log-probabilities",
-        )
-
-
 def describe(sample: TrainSample) -> str:
     """Name a sample for a message."""
     return f"completion {sample.member} of problem {sample.problem_id!r}"

@@ -66,10 +66,6 @@ class Learner:
             guard=self._guard,
             options=options,
         )
-        # One pass gives old and new log-probabilities, so that every ratio is exactly 1.
-        self._compares_with_itself = (
-            options.objective.old_logprobs == "learner" and not needs_scores(options)
-        )
         self.coefficients = Coefficients(options)
         self.planner = Planner(
             options,
@@ -218,9 +214,6 @@ class Learner:
         )
         grad_norm = clip_gradient(self.policy, self.options.max_grad_norm or float("inf"))
         invariants.check_learned_tokens(step, learned=sums["tokens"], counted=part.num_tokens)
-        if self._compares_with_itself:
-            with self._guard:
-                invariants.check_ratio_is_one(step, sums["ratio"], maxima["ratio"], sums["tokens"])
         if self.options.check_sampler_logprobs:
             with self._guard:
                 invariants.check_mean_difference(
