@@ -31,6 +31,11 @@ def list_nodes() -> list[Resources]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
+def find_own_node() -> str:
+    """Ray's name of the node that this process is on."""
+    return ray.get_runtime_context().get_node_id()
+
+
 class PlacementHolder:
     """Sets a plan's bundles aside, and says where each of them is.
 

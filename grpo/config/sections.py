@@ -35,8 +35,8 @@ class EngineConfig(Section):
     weight_transport: Literal["auto", "object", "shared_memory", "gloo", "nccl", "ipc"] = "auto"
     """How new weights reach the engines: through host memory by Ray's object store, `shared_memory`
     (one node only) or gloo, or from GPU to GPU by NCCL (`placement: dedicated`) or CUDA IPC
-    (`colocated`). `auto` is the latter two on GPUs, `shared_memory` on one node, gloo on
-    several."""
+    (`colocated`). `auto` is the latter two on GPUs, else `shared_memory` where all is on
+    the driver's own node, and gloo elsewhere."""
     stall_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """An engine that produces no token, or does not take new weights, for so long is started anew;
     what it owed is sampled again."""

@@ -14,13 +14,15 @@ class Between:
     """What lies between a learner and its engines.
 
     Attributes:
-        num_nodes: Nodes of the cluster.
+        num_nodes: Nodes that they are on.
+        with_driver: Whether that is the driver's node alone.
         on_gpu: Whether both compute on GPUs.
         share_gpus: Whether each engine shares its GPU with a learner rank.
         apart: Whether no engine shares its GPUs with a learner rank.
     """
 
     num_nodes: int
+    with_driver: bool = True
     on_gpu: bool = False
     share_gpus: bool = False
     apart: bool = False
@@ -50,7 +52,9 @@ def choose_transport(wanted: Transport | None, between: Between) -> Transport:
         return "ipc"
     if between.on_gpu and between.apart:
         return "nccl"
-    return "shared_memory" if between.num_nodes == 1 else "gloo"
+    # What was on a node that is lost may come back on several: but not on the driver's, with which
+    # the run is lost.
+    return "shared_memory" if between.num_nodes == 1 and between.with_driver else "gloo"
 
 
 def find_backend(transport: Transport) -> WeightBackend:
@@ -70,7 +74,7 @@ def _find_trouble(wanted: Transport, between: Between) -> str | None:
         return "needs engines and ranks on different GPUs (placement: dedicated)"
     if wanted == "shared_memory" and between.num_nodes > 1:
         return (
-            f"reaches engines on the learner's node only, and the cluster has {between.num_nodes} "
-            "nodes"
+            "reaches engines on the learner's node only, and the run is placed on "
+            f"{between.num_nodes} nodes"
         )
     return None

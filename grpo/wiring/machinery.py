@@ -51,7 +51,7 @@ class Machinery:
         self.placement = placement or reserve_placement(config, with_learner=with_learner)
         plan = self.placement.plan
         self.transport: Transport = (
-            find_transport(config, plan) if with_learner else "shared_memory"
+            find_transport(config, self.placement) if with_learner else "shared_memory"
         )
         self.pool = RolloutPool(
             make_engine_options(config, prepared, plan, self.transport),

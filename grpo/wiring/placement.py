@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grpo.config.schema import RunConfig
 from grpo.environment import find_device
-from grpo.placement import PlacementHolder, list_nodes
+from grpo.placement import PlacementHolder, find_own_node, list_nodes
 from grpo.placement_plan import Parts, PlacementPlan, plan_placement
 from grpo.rollout.choosing import Between, choose_transport
 from grpo.rollout.weights import Transport
@@ -48,16 +48,22 @@ def engines_sleep(config: RunConfig, plan: PlacementPlan) -> bool:
     return plan.takes_turns and config.max_staleness == 0
 
 
-def find_transport(config: RunConfig, plan: PlacementPlan) -> Transport:
+def find_transport(config: RunConfig, placement: PlacementHolder) -> Transport:
     """How weights reach the engines.
+
+    Args:
+        config: Of the run.
+        placement: What was set aside for it.
 
     Raises:
         UserError: What was chosen does not reach all of them.
     """
     chosen = config.rollout.weight_transport
     enough_ranks = config.learner.world_size >= config.rollout.num_engines
+    plan, nodes = placement.plan, placement.node_ids
     between = Between(
-        num_nodes=len(list_nodes()),
+        num_nodes=len(nodes),
+        with_driver=nodes == {find_own_node()},
         on_gpu=find_device() == "cuda",
         share_gpus=plan.takes_turns and enough_ranks,
         apart=plan.placement == "dedicated",

@@ -1,7 +1,11 @@
 import pytest
 
+from grpo import placement
+from grpo.config import RunConfig
+from grpo.placement import PlacementHolder
 from grpo.placement_plan import Parts, describe_resources, find_misfit, plan_placement
 from grpo.rollout.choosing import Between, choose_transport, find_backend
+from grpo.wiring import placement as wiring
 from verifiers.errors import UserError
 
 TWO_NODES = [{"CPU": 2.0, "memory": 1e9}, {"CPU": 2.0}]
@@ -121,6 +125,57 @@ def test_weights_go_through_memory_on_one_node_and_over_gloo_between_several():
     assert choose_transport(None, Between(num_nodes=1)) == "shared_memory"
     assert choose_transport(None, Between(num_nodes=3)) == "gloo"
     assert choose_transport("object", Between(num_nodes=3)) == "object"
+
+
+def test_a_node_that_may_be_lost_without_the_run_is_not_counted_on():
+    elsewhere = Between(num_nodes=1, with_driver=False)
+    assert choose_transport(None, elsewhere) == "gloo"
+    assert choose_transport("shared_memory", elsewhere) == "shared_memory"
+    with pytest.raises(UserError, match="is placed on 2 nodes"):
+        choose_transport("shared_memory", Between(num_nodes=2))
+
+
+class Cluster:
+    """Ray's word on placement groups and on where the driver is."""
+
+    def __init__(self, monkeypatch, *, driver, groups):
+        self.groups = groups
+        table = {"bundles_to_node_id": None}
+        monkeypatch.setattr(
+            placement, "placement_group_table", lambda g: table | {"bundles_to_node_id": g}
+        )
+        monkeypatch.setattr(wiring, "find_own_node", lambda: driver)
+
+    def find_transport(self, chosen):
+        parts = Parts(num_engines=1, world_size=1)
+        plan = plan_placement(None, parts, on_gpu=False, nodes=TWO_NODES)
+        holder = PlacementHolder(plan, wait_s=0.0)
+        holder._groups = self.groups
+        config = RunConfig.model_validate(
+            {
+                "model": "m",
+                "data": [{"path": "d.jsonl"}],
+                "output_dir": "o",
+                "rollout": {"weight_transport": chosen},
+            }
+        )
+        return wiring.find_transport(config, holder)
+
+
+@pytest.mark.parametrize(
+    ("groups", "chosen", "expected"),
+    [
+        ([{0: "a", 1: "a"}], "auto", "shared_memory"),
+        ([{0: "a"}, {0: "b"}], "auto", "gloo"),
+        ([{0: "b"}, {0: "b"}], "auto", "gloo"),
+        ([{0: "b"}, {0: "b"}], "shared_memory", "shared_memory"),
+    ],
+)
+def test_nodes_of_a_cluster_that_the_run_is_not_on_do_not_count(
+    monkeypatch, groups, chosen, expected
+):
+    cluster = Cluster(monkeypatch, driver="a", groups=groups)
+    assert cluster.find_transport(chosen) == expected
 
 
 def test_weights_go_from_gpu_to_gpu_where_there_are_some():
