@@ -35,9 +35,10 @@ from grpo.session import running_ray
 from grpo.timing import Timeline
 from grpo.values import ScoredGroup
 from grpo.wiring.engines import make_eval_sampling, make_served_pool
-from grpo.wiring.machinery import Machinery
+from grpo.wiring.machinery import Machinery, make_fleet
 from verifiers.errors import UserError
-from verifiers.fleet import FleetError
+from verifiers.fleet import FleetError, VerifierFleet
+from verifiers.incident import NoteIncident
 from verifiers.problem import Problem
 
 
@@ -150,18 +151,8 @@ def _sample(
 def _running(
     config: RunConfig, prepared: Prepared, console: Console, stored: StoredPool | None
 ) -> Iterator[Any]:
-    machinery = Machinery(
-        config,
-        prepared,
-        with_learner=False,
-        note=IncidentLog(write=lambda _: None, say=console.line).note,
-        timeline=Timeline(),
-    )
-    pool: Any = stored
-    if pool is None:
-        served = config.served.base_url is not None
-        pool = make_served_pool(config, prepared) if served else machinery.pool
-    fleet = machinery.fleet
+    note = IncidentLog(write=lambda _: None, say=console.line).note
+    pool, fleet = make_judging(config, prepared, stored, note)
     try:
         if pool is machinery.pool:
             console.phase("fetching the model")
@@ -181,6 +172,18 @@ def _running(
         console.phase("stopping")
         fleet.close()
         pool.close()
+
+
+def make_judging(
+    config: RunConfig, prepared: Prepared, stored: StoredPool | None, note: NoteIncident
+) -> tuple[Any, VerifierFleet]:
+    """Who answers and who judges; engines, and what they run on, only where the model runs here."""
+    if stored is not None:
+        return stored, make_fleet(config, prepared, note)
+    if config.served.base_url is not None:
+        return make_served_pool(config, prepared), make_fleet(config, prepared, note)
+    machinery = Machinery(config, prepared, with_learner=False, note=note, timeline=Timeline())
+    return machinery.pool, machinery.fleet
 
 
 def _read_stored(

@@ -65,15 +65,7 @@ class Machinery:
             actor_options=self.placement.engine_options,
             has_place=self.placement.has_engine_place,
         )
-        self.fleet = VerifierFleet(
-            specs=prepared.inputs.verifier_options,
-            num_workers=config.verification.num_workers,
-            max_in_flight=config.verification.max_in_flight,
-            stall_timeout_s=config.verification.stall_timeout_s,
-            note=note,
-            # One program waits while another runs, so that no container is ever idle.
-            node_threads=2 * (config.sandbox.pool_size or min(available_cores(), MAX_DEFAULT_SIZE)),
-        )
+        self.fleet = make_fleet(config, prepared, note)
         self.learner = (
             make_learner(config, prepared, self.placement, self.transport) if with_learner else None
         )
@@ -111,3 +103,16 @@ class Machinery:
             if part is not None:
                 part.close()
         self.placement.release()
+
+
+def make_fleet(config: RunConfig, prepared: Prepared, note: NoteIncident) -> VerifierFleet:
+    """The verifiers of a run, not started."""
+    return VerifierFleet(
+        specs=prepared.inputs.verifier_options,
+        num_workers=config.verification.num_workers,
+        max_in_flight=config.verification.max_in_flight,
+        stall_timeout_s=config.verification.stall_timeout_s,
+        note=note,
+        # One program waits while another runs, so that no container is ever idle.
+        node_threads=2 * (config.sandbox.pool_size or min(available_cores(), MAX_DEFAULT_SIZE)),
+    )
