@@ -37,6 +37,13 @@ sys.stdin.read()
 """
 
 
+def wait_for_nodes(cluster, number, second):
+    # The cluster's own wait counts nodes that it has started itself.
+    while len(cluster.global_state._live_node_ids()) < number:
+        assert second.poll() is None, "the second machine's node has ended"
+        time.sleep(0.2)
+
+
 @pytest.fixture
 def second_machine():
     machine = SecondMachine()
@@ -54,11 +61,8 @@ def start_cluster(second_machine):
         cluster = Cluster(initialize_head=True, head_node_args=head)
         clusters.append(cluster)
         node = second_machine.join(cluster.address, num_cpus=there, store_bytes=STORE_BYTES)
-        # The cluster's own wait counts nodes that it has started itself.
-        while len(cluster.global_state._live_node_ids()) < 2:
-            assert node.poll() is None, "the second node has ended"
-            time.sleep(0.2)
-        return cluster
+        wait_for_nodes(cluster, 2, node)
+        return cluster, node
 
     yield start
     second_machine.close()
@@ -71,7 +75,7 @@ def test_a_run_goes_on_without_the_machine_that_cannot_be_reached(
     tmp_path, second_machine, start_cluster
 ):
     # The learner takes two cores and fits on this machine alone, with one engine beside it.
-    cluster = start_cluster(here=3, there=1)
+    cluster, _ = start_cluster(here=3, there=1)
     run = FollowedRun(tmp_path, *RUN, "learner.num_threads=2", f"ray.address={cluster.address}")
     try:
         run.wait_for("step 3/")
@@ -83,6 +87,31 @@ def test_a_run_goes_on_without_the_machine_that_cannot_be_reached(
     assert summary["steps"] == STEPS
     check_that_every_sample_is_there_once(run.folder)
     lost = [i for i in summary["incidents"] if i["stage"] == "rollout"]
+    assert any(THERE in incident["cause"] for incident in lost), lost
+
+
+@pytest.mark.long
+def test_a_learner_that_cannot_be_reached_is_started_where_it_can(
+    tmp_path, second_machine, start_cluster
+):
+    # The learner takes two cores, which the second machine alone has in the beginning.
+    cluster, second = start_cluster(here=1, there=2)
+    alone = ("rollout.num_engines=1", "learner.num_threads=2")
+    run = FollowedRun(tmp_path, *RUN, *alone, f"ray.address={cluster.address}")
+    try:
+        run.wait_for("step 3/")
+        assert any("ray::LearnerRank" in line for line in second_machine.processes())
+        cluster.add_node(
+            num_cpus=2, object_store_memory=STORE_BYTES, node_ip_address=HERE, wait=False
+        )
+        wait_for_nodes(cluster, 3, second)
+        second_machine.cut_off()
+        summary = run.finish(timeout=500)
+    finally:
+        run.stop()
+    assert summary["steps"] == STEPS
+    check_that_every_sample_is_there_once(run.folder)
+    lost = [i for i in summary["incidents"] if i["stage"] == "learner"]
     assert any(THERE in incident["cause"] for incident in lost), lost
 
 
