@@ -13,9 +13,9 @@ import pytest
         (("sandbox.runtime=no-such-runtime",), {}, ["no-such-runtime"]),
         (("ray.address=127.0.0.1:1",), {}, ["ray.address"]),
         pytest.param(
-            ("placement=dedicated", "rollout.num_engines=500"),
+            ("placement=dedicated", "rollout.num_threads=500"),
             {},
-            ["placement=dedicated", "501 x {CPU: 1}", "cluster has", "Lower rollout.num_engines"],
+            ["placement=dedicated", "1 x {CPU: 500}", "largest node has", "the threads of either"],
             marks=pytest.mark.long,
         ),
         pytest.param(
