@@ -152,12 +152,11 @@ def _running(
     config: RunConfig, prepared: Prepared, console: Console, stored: StoredPool | None
 ) -> Iterator[Any]:
     note = IncidentLog(write=lambda _: None, say=console.line).note
-    pool, fleet = make_judging(config, prepared, stored, note)
+    pool, fleet, node_ids = make_judging(config, prepared, stored, note)
     try:
-        if pool is machinery.pool:
+        if node_ids:
             console.phase("fetching the model")
-            model = prepared.inputs.model
-            fetch_to_nodes(model, machinery.placement.node_ids, console.line)
+            fetch_to_nodes(prepared.inputs.model, node_ids, console.line)
         console.phase("starting")
         pool.start()
         fleet.start()
@@ -176,14 +175,18 @@ def _running(
 
 def make_judging(
     config: RunConfig, prepared: Prepared, stored: StoredPool | None, note: NoteIncident
-) -> tuple[Any, VerifierFleet]:
-    """Who answers and who judges; engines, and what they run on, only where the model runs here."""
+) -> tuple[Any, VerifierFleet, frozenset[str]]:
+    """Who answers, who judges, and the nodes that the model runs on, where it runs here at all.
+
+    Only then is anything set aside for engines.
+    """
     if stored is not None:
-        return stored, make_fleet(config, prepared, note)
+        return stored, make_fleet(config, prepared, note), frozenset()
     if config.served.base_url is not None:
-        return make_served_pool(config, prepared), make_fleet(config, prepared, note)
+        served = make_served_pool(config, prepared)
+        return served, make_fleet(config, prepared, note), frozenset()
     machinery = Machinery(config, prepared, with_learner=False, note=note, timeline=Timeline())
-    return machinery.pool, machinery.fleet
+    return machinery.pool, machinery.fleet, machinery.placement.node_ids
 
 
 def _read_stored(

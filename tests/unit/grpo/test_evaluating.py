@@ -40,10 +40,12 @@ def judge(served, stored):
 
 
 def test_completions_from_elsewhere_need_no_room_for_engines(full_cluster):
-    pool, _ = judge({}, STORED)
+    pool, _, node_ids = judge({}, STORED)
     assert pool is STORED
-    pool, _ = judge({"base_url": "http://localhost:8000/v1"}, None)
+    assert not node_ids, "no node has to fetch a model"
+    pool, _, node_ids = judge({"base_url": "http://localhost:8000/v1"}, None)
     assert isinstance(pool, ServedPool)
+    assert not node_ids
 
 
 def test_a_model_that_runs_here_needs_room(full_cluster):

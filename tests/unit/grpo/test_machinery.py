@@ -25,6 +25,7 @@ def start(plan, *, with_learner=True):
     calls, laps = [], []
     machinery = object.__new__(Machinery)
     machinery.placement = SimpleNamespace(plan=plan)  # pyright: ignore[reportAttributeAccessIssue]
+    machinery._start_timeout_s = 9.0
     for name in ("pool", "fleet", "learner"):
         setattr(machinery, name, Part(name, calls))
     if not with_learner:
