@@ -30,6 +30,12 @@ def check_training_options(config: RunConfig, *, device: str, weights: list[str]
 
 
 def _find_disagreements(config: RunConfig, device: str) -> Iterator[str]:
+    if config.rollout.dtype == "float16":
+        yield (
+            "rollout.dtype=float16 is for evaluations: the learner computes in float32 or bfloat16 "
+            "(learner.dtype), and the engines of a run have to hold the same weights. Use "
+            "rollout.dtype=bfloat16 or float32."
+        )
     if config.lora_r and config.learner.frozen_layers:
         yield (
             f"lora_r={config.lora_r} freezes every weight of the model, so learner.frozen_layers "

@@ -53,6 +53,9 @@ class LearnerConfig(Section):
     sharding: Literal["ddp", "fsdp2"] = "ddp"
     """How ranks share the model: `ddp` keeps a copy on each, `fsdp2` keeps a shard of every weight,
     gradient and optimizer state."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """What passes are computed in; the weights that train stay float32. `auto` is the engines'
+    `rollout.dtype`."""
     packing: Annotated[Literal["auto", "on", "off"], BeforeValidator(as_switch)] = "auto"
     """Whether the samples of a micro-batch share one row without padding: `auto` packs where
     flash-attention is installed and computes (GPU, bfloat16), and pads samples of like length

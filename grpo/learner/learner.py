@@ -221,7 +221,7 @@ class Learner:
                     total=sums["own_difference"],
                     num_tokens=sums["own_tokens"],
                     bound=invariants.sampler_bound(
-                        self.options.precision, self.options.max_logprob_difference
+                        self.options.agreed_precision, self.options.max_logprob_difference
                     ),
                 )
         skipped = why_skip(sums["loss"], grad_norm)
@@ -293,11 +293,11 @@ class Learner:
 
     def lay_out_weights(self) -> list[tuple[str, Tensor]]:
         """As `grpo.learner.served.lay_out_weights`."""
-        return lay_out_weights(self.policy.model, self.options.precision)
+        return lay_out_weights(self.policy.model, self.options.served_precision)
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """As `grpo.learner.served.gather_weights`."""
-        return gather_weights(self.policy.model, self.options.precision)
+        return gather_weights(self.policy.model, self.options.served_precision)
 
     def _gather_breaches(self) -> tuple[str, ...]:
         """What every rank's checks found; nothing where a breach stops the run."""

@@ -68,6 +68,7 @@ class LearnerOptions:
         gradient_checkpointing: Recompute activations in the backward pass.
         precision: `bfloat16` computes in it and keeps float32 master weights; `float64` is for
             proofs of the arithmetic.
+        engine_dtype: What the engines hold the weights in; None if it is `precision`.
         sharding: How ranks share the weights.
         lora: Train adapters; None trains the weights themselves.
         frozen_layers: Patterns of weights that do not train; see `grpo.learner.selecting`.
@@ -110,6 +111,7 @@ class LearnerOptions:
     max_grad_norm: float = 1.0
     gradient_checkpointing: bool = False
     precision: Precision = "float32"
+    engine_dtype: Literal["float32", "bfloat16"] | None = None
     sharding: Sharding = "ddp"
     lora: LoraOptions | None = None
     frozen_layers: tuple[str, ...] = ()
@@ -122,3 +124,13 @@ class LearnerOptions:
     on_breach: OnBreach = "stop"
     max_logprob_difference: float | None = None
     seed: int = 0
+
+    @property
+    def served_precision(self) -> Precision:
+        """What weights are handed to the engines in."""
+        return self.engine_dtype or self.precision
+
+    @property
+    def agreed_precision(self) -> Precision:
+        """The coarser one of engines and learner: how far the two can agree."""
+        return "bfloat16" if self.engine_dtype == "bfloat16" else self.precision

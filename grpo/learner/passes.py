@@ -173,7 +173,9 @@ class Passes:
                     (start - found.tensors.sampler_logprobs).abs(),
                     found.tensors.sequence,
                     [s if s.policy_version == policy_version else None for s in found.samples],
-                    invariants.sampler_bound(options.precision, options.max_logprob_difference),
+                    invariants.sampler_bound(
+                        options.agreed_precision, options.max_logprob_difference
+                    ),
                 )
 
     def _compare(self, check: str, one: Tensor, other: Tensor, found: Prepared) -> None:

@@ -18,7 +18,7 @@ def lay_out_weights(model: PreTrainedModel, precision: Precision) -> list[tuple[
 
     Args:
         model: The policy's model, sharded or not.
-        precision: What the learner computes in; bfloat16 is served in bfloat16.
+        precision: What they are served in, float64 as float32.
     """
     dtype = _served_dtype(precision)
     return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from grpo.config.schema import RunConfig
 from grpo.environment import find_device, resolve_dtype
@@ -52,7 +52,8 @@ def make_learner_options(config: RunConfig, model: str) -> LearnerOptions:
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
         gradient_checkpointing=config.learner.gradient_checkpointing,
-        precision=learner_precision(config),
+        precision=_choose_precision(config),
+        engine_dtype=_find_engine_dtype(config),
         packing=config.learner.packing,
         sharding=config.learner.sharding,
         lora=make_lora(config),
@@ -125,6 +126,10 @@ def _count_threads(config: RunConfig) -> int:
     return config.learner.num_threads or max(1, available_cores() // config.learner.world_size)
 
 
-def learner_precision(config: RunConfig) -> Precision:
-    """The learner's, which follows the engines': float32, or bfloat16 with float32 masters."""
+def _choose_precision(config: RunConfig) -> Precision:
+    """What the learner computes in: by default, what the engines do."""
+    return _find_engine_dtype(config) if config.learner.dtype == "auto" else config.learner.dtype
+
+
+def _find_engine_dtype(config: RunConfig) -> Literal["float32", "bfloat16"]:
     return "float32" if resolve_dtype(config.rollout.dtype) == "float32" else "bfloat16"

@@ -15,7 +15,7 @@ from grpo.publisher import ProvingPublisher
 from grpo.recovery import LearnerRecovery, Restartable
 from grpo.run_directory import RunDirectory
 from grpo.wiring.engines import make_sampling
-from grpo.wiring.learner import learner_precision
+from grpo.wiring.learner import make_learner_options
 from grpo.wiring.machinery import Machinery
 from grpo.witness import SamplerWitness
 from verifiers.incident import NoteIncident
@@ -51,7 +51,8 @@ def make_recovery(
 def make_publisher(config: RunConfig, prepared: Prepared, machinery: Machinery) -> ProvingPublisher:
     """The proven push of weights."""
     assert machinery.learner is not None
-    bound = sampler_bound(learner_precision(config), config.invariants.max_logprob_difference)
+    options = make_learner_options(config, prepared.inputs.model)
+    bound = sampler_bound(options.agreed_precision, options.max_logprob_difference)
     witness = None
     # Without staleness every sample is of the learner's version, and the update checks them all.
     if config.max_staleness and samples_whole_distribution(config):

@@ -245,6 +245,14 @@ def test_bfloat16_keeps_float32_master_weights(options, samples, build):
     assert report.metrics["ratio/max"] == 1.0
 
 
+def test_weights_are_served_in_the_engines_type(options):
+    learner = Learner(replace(options, engine_dtype="bfloat16"))
+    assert learner.score([1, 2], [3]) == Learner(options).score([1, 2], [3])
+    laid_out = [(name, tensor.dtype) for name, tensor in learner.lay_out_weights()]
+    assert laid_out == [(name, tensor.dtype) for name, tensor in learner.named_weights()]
+    assert {dtype for _, dtype in laid_out} == {torch.bfloat16}
+
+
 def test_weights_have_hugging_face_names_and_tied_ones_appear_once(options):
     names = [name for name, _ in Learner(options).named_weights()]
     assert names[0] == "model.embed_tokens.weight"

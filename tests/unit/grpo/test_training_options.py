@@ -10,6 +10,7 @@ from grpo.training_options import (
     describe_reference,
     describe_trained,
 )
+from grpo.wiring.learner import make_learner_options
 from verifiers.errors import UserError
 
 WEIGHTS = [
@@ -39,6 +40,7 @@ def check(device="cpu", weights=WEIGHTS, **options):
             "lora_r=8",
         ),
         ({"optim": "adamw_8bit"}, "optim=adamw_8bit", "CPU"),
+        ({"rollout": {"dtype": "float16"}}, "rollout.dtype=float16", "learner.dtype"),
         ({"beta": 0.1, "learner": {"reference_offload": True}}, "reference_offload=true", "CPU"),
         ({"lora_r": 8, "lora_target_modules": ["c_attn"]}, "'c_attn'", "layers.*.q_proj"),
         ({"learner": {"frozen_layers": ["head"]}}, "'head'", "model.embed_tokens.weight"),
@@ -62,6 +64,26 @@ def test_a_reference_without_memory_of_its_own_is_not_offloaded(options, lacks):
     with pytest.raises(UserError, match=rf"reference_offload=true would free nothing.*{lacks}"):
         check(device="cuda", **offload, **{"beta": 0.1 if options else 0.0, **options})
     check(device="cuda", beta=0.1, **offload)
+
+
+@pytest.mark.parametrize(
+    ("engines", "learner", "computed", "served", "agreed"),
+    [
+        ("auto", "auto", "float32", "float32", "float32"),
+        ("bfloat16", "auto", "bfloat16", "bfloat16", "bfloat16"),
+        ("bfloat16", "float32", "float32", "bfloat16", "bfloat16"),
+        ("float32", "bfloat16", "bfloat16", "float32", "bfloat16"),
+    ],
+)
+def test_engines_and_learner_have_a_type_each(
+    monkeypatch, engines, learner, computed, served, agreed
+):
+    monkeypatch.setattr("grpo.environment.find_device", lambda: "cpu")
+    config = make(rollout={"dtype": engines}, learner={"dtype": learner})
+    options = make_learner_options(config, "m")
+    assert options.precision == computed
+    assert options.served_precision == served
+    assert options.agreed_precision == agreed
 
 
 def test_agreeing_options_pass():
