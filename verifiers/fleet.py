@@ -8,24 +8,20 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from verifiers.assignment import Assignment
-from verifiers.incident import NoteIncident, ignore_incident
+from verifiers.incident import Incident, NoteIncident, ignore_incident
 from verifiers.losses import Stalled, describe_loss, not_verified, sort_lost
 from verifiers.problem import Submission
 from verifiers.registry import find_placement, plan_verifier
-from verifiers.station import Lane, Station, Work
+from verifiers.station import FleetError, Lane, Station, Work
 from verifiers.verdict import Reason, Verdict
 
 MAX_FAILED_STARTS = 3
 CLOSE_LIMIT_S = 10.0
 LOST_CALL_LIMIT_S = 5.0
 _LOOK_EVERY_S = 0.2
-
-
-class FleetError(RuntimeError):
-    """The fleet cannot reach verdicts at all, or reaches wrong ones on known answers."""
 
 
 class VerifierFleet:
@@ -106,12 +102,17 @@ class VerifierFleet:
     def wait_ready(self, timeout_s: float = 120.0) -> None:
         """Wait until every actor has judged its verifiers' known answers as it should.
 
+        A node that lacks what a verifier needs, such as a Docker engine, is left out and noted.
+
         Raises:
-            FleetError: One did not, cannot start, or is not ready in time.
+            FleetError: One did not, cannot start, or is not ready in time, or no node has what a
+                verifier needs.
         """
         give_up = time.monotonic() + timeout_s
         for station in self._assignment.stations:
-            _await_check(station, give_up)
+            obstacle = station.await_checks(give_up)
+            if obstacle is not None:
+                self._leave_out(station, obstacle)
 
     def submit(
         self,
@@ -271,25 +272,25 @@ class VerifierFleet:
                 self._answer(station, work, verdicts)
         return lost
 
-    def _move_away(self, station: Station) -> None:
-        """Give the work of a node that is gone to the other nodes."""
+    def _leave_out(self, station: Station, obstacle: str) -> None:
+        """Go on without a node that cannot judge."""
+        for lane in station.lanes.values():
+            for batch in reversed(lane.in_flight.values()):
+                lane.outbox.extendleft(reversed(batch))
+            lane.in_flight.clear()
+        ray.kill(station.handle)
+        self._note(
+            Incident(stage="verification", worker=station.name, cause=obstacle, action="left out")
+        )
+        self._move_away(station, why=obstacle)
+
+    def _move_away(self, station: Station, why: str = "the last one is lost") -> None:
+        """Give the work of a node that cannot do it to the other nodes."""
         if orphaned := self._assignment.drop(station):
-            raise FleetError(f"no node is left for the verifier {orphaned[0]!r}")
+            raise FleetError(f"no node is left for the verifier {orphaned[0]!r}: {why}")
         for work in [work for lane in station.lanes.values() for work in lane.outbox]:
             self._assignment.release(station, work)
             self._assignment.give(work)
-
-
-def _await_check(station: Station, give_up: float) -> None:
-    names = ", ".join(station.specs)
-    try:
-        found = ray.get(station.checks, timeout=max(0.0, give_up - time.monotonic()))
-    except GetTimeoutError as error:
-        raise FleetError(f"verifiers {names} were not ready in time") from error
-    except RayError as error:
-        raise FleetError(f"verifiers {names} cannot start: {error}") from error
-    if faults := [fault for faults in found for fault in faults]:
-        raise FleetError("the verifiers' self-check failed: " + "; ".join(faults))
 
 
 def _alive_nodes() -> list[str]:

@@ -79,6 +79,14 @@ class Judge:
             verdicts.update(zip(places, group, strict=True))
         return [verdicts[place] for place in range(len(submissions))]
 
+    def find_obstacle(self, verifier: str) -> str | None:
+        """Why no program can be run here that the verifier would run; None where it can."""
+        for example in self._verifiers[verifier].examples():
+            verdict = self.verify(example.submission)
+            if verdict.reason is Reason.SANDBOX_UNAVAILABLE:
+                return verdict.detail
+        return None
+
     def self_check(self, verifier: str | None = None) -> list[str]:
         """Judge the known answers of one verifier, or of all; a sentence for each wrong verdict."""
         faults = []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from verifiers.judge import Judge
@@ -29,6 +29,10 @@ ACTOR_ENVIRONMENT = {
     "OMP_WAIT_POLICY": "PASSIVE",
     "CUDA_VISIBLE_DEVICES": "",
 }
+
+
+class FleetError(RuntimeError):
+    """The fleet cannot reach verdicts at all, or reaches wrong ones on known answers."""
 
 
 @dataclass(slots=True)
@@ -51,6 +55,19 @@ class Work:
         return self.submissions[0].problem
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What a verifier's start came to.
+
+    Attributes:
+        obstacle: Why it cannot work on that machine.
+        faults: A sentence for each wrong verdict on a known answer.
+    """
+
+    obstacle: str | None = None
+    faults: Sequence[str] = ()
+
+
 class JudgeActor:
     """A judge in an actor's process."""
 
@@ -68,9 +85,12 @@ class JudgeActor:
         """Where this process stands, for the report on an actor that hangs."""
         return describe_threads()
 
-    def self_check(self, verifier: str) -> list[str]:
-        """See `Judge.self_check`."""
-        return self._judge.self_check(verifier)
+    def check(self, verifier: str) -> Check:
+        """Whether the verifier works here, and judges its known answers as it should."""
+        obstacle = self._judge.find_obstacle(verifier)
+        if obstacle is not None:
+            return Check(obstacle=obstacle)
+        return Check(faults=self._judge.self_check(verifier))
 
     def close(self) -> None:
         """See `Judge.close`."""
@@ -164,10 +184,29 @@ class Station:
         actor_class = ray.remote(**options)(JudgeActor)
         self.handle = actor_class.remote(self.specs, str(Path.cwd()))
         self.checks = [
-            self.handle.self_check.options(concurrency_group=name).remote(name)
-            for name in self.specs
+            self.handle.check.options(concurrency_group=name).remote(name) for name in self.specs
         ]
         self._awake = False
+
+    def await_checks(self, give_up: float) -> str | None:
+        """Why its machine is none for the verifiers; None where they judge as they should.
+
+        Args:
+            give_up: On the monotonic clock.
+
+        Raises:
+            FleetError: The actor cannot start, is not ready in time, or judges wrongly.
+        """
+        names = ", ".join(self.specs)
+        try:
+            checks: list[Check] = ray.get(self.checks, timeout=max(0.0, give_up - time.monotonic()))
+        except GetTimeoutError as error:
+            raise FleetError(f"verifiers {names} were not ready in time") from error
+        except RayError as error:
+            raise FleetError(f"verifiers {names} cannot start: {error}") from error
+        if faults := [fault for check in checks for fault in check.faults]:
+            raise FleetError("the verifiers' self-check failed: " + "; ".join(faults))
+        return next((check.obstacle for check in checks if check.obstacle is not None), None)
 
     def has_started(self) -> bool:
         """Whether the present actor ever answered."""
