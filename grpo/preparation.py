@@ -16,6 +16,7 @@ from grpo.memory_plan import Share, available_memory, check_memory, plan_memory,
 from grpo.objective import make_objective
 from grpo.training_options import (
     check_training_options,
+    describe_packing,
     describe_reference,
     describe_trained,
 )
@@ -207,6 +208,7 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
         f"normalised over the whole batch"
     )
     lines += [
+        f"rows       {describe_packing(config, find_device())}",
         f"trains     {describe_trained(config)}",
         f"reference  {describe_reference(config)}",
     ]

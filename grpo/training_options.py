@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from grpo.config.schema import RunConfig
+from grpo.environment import resolve_dtype
 from grpo.learner.selecting import select_names
 from verifiers.errors import UserError
 
@@ -108,6 +109,24 @@ def describe_reference(config: RunConfig) -> str:
         f"{'the policy' if share == 1 else f'{1 - share:g} of itself + {share:g} of the policy'} "
         f"every {config.ref_model_sync_steps} updates"
     )
+
+
+def describe_packing(config: RunConfig, device: str) -> str:
+    """Say whether the samples of a micro-batch share a row, and why."""
+    if config.learner.packing != "auto":
+        packed = config.learner.packing == "on"
+        return f"{'packed' if packed else 'padded'}: learner.packing={config.learner.packing}"
+    if device == "cpu":
+        return "padded: flash-attention, which packing pays off with, needs a GPU"
+    dtype = config.rollout.dtype if config.learner.dtype == "auto" else config.learner.dtype
+    if resolve_dtype(dtype) == "float32":
+        return "padded: flash-attention does not compute in float32 (learner.dtype)"
+    if find_spec("flash_attn") is None:
+        return (
+            "padded: flash-attention is not installed "
+            "(pip install --no-build-isolation 'verigrad[flash-attn]')"
+        )
+    return "packed: flash-attention is installed"
 
 
 def describe_trained(config: RunConfig) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import torch
 
 from grpo.config.schema import RunConfig
+from grpo.learner.packing import packs_samples
 from grpo.training_options import (
     check_training_options,
+    describe_packing,
     describe_reference,
     describe_trained,
 )
@@ -51,6 +56,33 @@ def test_both_sides_of_a_disagreement_are_named(options, first, second):
         check(**options)
     assert first in str(raised.value)
     assert second in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("packing", "device", "dtype", "installed", "said"),
+    [
+        ("auto", "cuda", "bfloat16", True, "packed: flash-attention is installed"),
+        ("auto", "cuda", "bfloat16", False, r"padded: .* not installed .*verigrad\[flash-attn\]"),
+        ("auto", "cuda", "float32", True, "padded: .*float32"),
+        ("auto", "cpu", "float32", True, "padded: .*needs a GPU"),
+        ("on", "cpu", "float32", False, "packed: learner.packing=on"),
+        ("off", "cuda", "bfloat16", True, "padded: learner.packing=off"),
+    ],
+)
+def test_the_plan_says_whether_rows_are_packed_and_why(
+    monkeypatch, packing, device, dtype, installed, said
+):
+    monkeypatch.setattr(
+        "grpo.training_options.find_spec", lambda name: object() if installed else None
+    )
+    config = make(learner={"packing": packing}, rollout={"dtype": dtype})
+    described = describe_packing(config, device)
+    assert re.match(said, described), described
+    # As the learner decides, on such a machine.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: device == "cuda")
+    monkeypatch.setattr("grpo.learner.packing.is_flash_attn_2_available", lambda: installed)
+    options = make_learner_options(config, "m")
+    assert packs_samples(options) == described.startswith("packed")
 
 
 def test_8_bits_and_shards_exclude_each_other():
