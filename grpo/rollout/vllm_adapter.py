@@ -129,6 +129,7 @@ class VllmEngine:
             ignore_eos=True,
             logprobs=0,
             prompt_logprobs=0,
+            flat_logprobs=True,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )

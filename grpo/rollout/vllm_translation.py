@@ -13,7 +13,6 @@ from grpo.values import FinishReason, SamplingOptions
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
     from vllm.engine.arg_utils import EngineArgs
-    from vllm.logprobs import Logprob
 
 TRANSFER_MODULE = "grpo.rollout.vllm_transfer"
 
@@ -76,6 +75,8 @@ def make_sampling_params(sampling: SamplingOptions, *, seed: int) -> SamplingPar
         # added to them.
         ignore_eos=True,
         logprobs=0,
+        # Otherwise vLLM keeps a dictionary with an object in it for every token.
+        flat_logprobs=True,
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
@@ -85,23 +86,17 @@ def read_output(output: RequestOutput) -> Completion:
     """Translate what vLLM says about a request that ended."""
     completion = output.outputs[0]
     token_ids = pack_token_ids(completion.token_ids)
-    assert completion.logprobs is not None
     assert completion.weight_versions is not None
-    positions = cast("Sequence[dict[int, Logprob]]", completion.logprobs)
-    logprobs = pack_logprobs(
-        [position[token].logprob for position, token in zip(positions, token_ids, strict=True)]
-    )
+    logprobs = pack_logprobs(_read_logprobs(completion.logprobs, completion.token_ids))
     versions = Spans(
         (int(span.version), span.end - span.start) for span in completion.weight_versions
     )
     assert len(versions) == len(token_ids), (len(versions), len(token_ids))
     prompt_logprobs: tuple[float, ...] = ()
     if output.prompt_logprobs is not None:
-        prompt_ids = output.prompt_token_ids or []
-        positions = cast("Sequence[dict[int, Logprob]]", output.prompt_logprobs[1:])
-        prompt_logprobs = tuple(
-            position[token].logprob
-            for position, token in zip(positions, prompt_ids[1:], strict=True)
+        # vLLM has none for the first token.
+        prompt_logprobs = _read_logprobs(
+            output.prompt_logprobs, (output.prompt_token_ids or [])[1:]
         )
     return Completion(
         request_id=output.request_id,
@@ -111,3 +106,9 @@ def read_output(output: RequestOutput) -> Completion:
         finish_reason=cast("FinishReason", completion.finish_reason),
         prompt_logprobs=prompt_logprobs,
     )
+
+
+def _read_logprobs(found: Any, token_ids: Sequence[int]) -> Sequence[float]:
+    """The log-probability of each token, of an answer that holds those and no others."""
+    assert found.token_ids == list(token_ids), "log-probabilities of other tokens"
+    return found.logprobs
