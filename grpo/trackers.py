@@ -42,15 +42,26 @@ class TensorBoard:
 
         self._writer = SummaryWriter(log_dir=str(folder / "tensorboard"))
         self._writer.add_text("config", f"```\n{yaml.safe_dump(dict(config), sort_keys=False)}```")
+        self._failed = False
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Add a step's metrics."""
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, step)
+        """Add a step's metrics.
+
+        Raises:
+            OSError: They cannot be written, and no later ones either.
+        """
+        try:
+            for name, value in metrics.items():
+                self._writer.add_scalar(name, value, step)
+        except OSError:
+            self._failed = True
+            raise
 
     def close(self) -> None:
         """Write what is waiting."""
-        self._writer.close()
+        # A writer that has failed raises the same again, and has nothing open.
+        if not self._failed:
+            self._writer.close()
 
 
 class WeightsAndBiases:
