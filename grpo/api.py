@@ -59,7 +59,7 @@ def train(
     given, overrides = _read(config, options)
     run, notes = load_config(given, overrides)
     require_training(run)
-    console = Console(steps=run.steps)
+    console = Console()
     for note in notes:
         console.line(f"note: {note}")
     from grpo.session import run_training

@@ -23,19 +23,22 @@ class Console:
 
     Args:
         to_stderr: Leave standard output to the machine-readable report.
-        steps: Steps of the whole run.
     """
 
-    def __init__(self, *, to_stderr: bool = False, steps: int = 0) -> None:
+    def __init__(self, *, to_stderr: bool = False) -> None:
         probe = RichConsole(stderr=to_stderr)
         self._rich = (
             probe if probe.is_terminal else RichConsole(stderr=to_stderr, width=_PLAIN_WIDTH)
         )
-        self._steps = steps
+        self._steps = 0
         self._live: LiveLine | None = None
         self._last = ""
         self._first_step_at: float | None = None
         self._first_step = 0
+
+    def expect_steps(self, steps: int) -> None:
+        """Count the run's steps up to this many."""
+        self._steps = steps
 
     def line(self, text: str) -> None:
         """Print a line that stays."""

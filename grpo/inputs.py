@@ -47,6 +47,11 @@ class Inputs:
     overlong: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     @property
+    def num_train_problems(self) -> int:
+        """Of all training sets together."""
+        return sum(map(len, self.train_sets.values()))
+
+    @property
     def problems(self) -> Iterator[Problem]:
         """Every problem of every set."""
         for sets in (self.train_sets, self.eval_sets):

@@ -12,6 +12,7 @@ from grpo.checkpoints import DiskFull
 from grpo.cluster import start_ray, stop_ray
 from grpo.config import RunConfig
 from grpo.console import Console
+from grpo.duration import resolve_duration
 from grpo.environment import describe_environment, describe_sandbox
 from grpo.errors import RunFailed
 from grpo.fetching import fetch_to_nodes
@@ -73,6 +74,8 @@ def run_training(
     make_reward_policy(config)
     console.phase("checking the data")
     inputs = load_inputs(config)
+    config = resolve_duration(config, num_problems=inputs.num_train_problems)
+    console.expect_steps(config.steps)
     start = find_start(config, resume=resume, fork=fork, warn=console.line)
     laps.lap("data")
     console.phase("starting Ray")

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     begun = time.perf_counter()
     config, notes = load_config(args.config, args.overrides)
     require_training(config)
-    console = Console(to_stderr=args.json, steps=config.steps)
+    console = Console(to_stderr=args.json)
     for note in notes:
         console.line(f"note: {note}")
     if args.dry_run:
@@ -85,10 +85,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _dry_run(config: RunConfig, console: Console) -> int:
+    from grpo.duration import resolve_duration
     from grpo.inputs import load_inputs
     from grpo.preparation import describe, prepare
 
-    for line in describe(config, prepare(config, load_inputs(config))):
+    inputs = load_inputs(config)
+    config = resolve_duration(config, num_problems=inputs.num_train_problems)
+    for line in describe(config, prepare(config, inputs)):
         console.line(line)
     console.line("The configuration, the data and the verifiers are in order.")
     return 0

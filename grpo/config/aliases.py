@@ -72,6 +72,9 @@ ALIASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "test_freq": ("eval_steps", _SAME),
     "val_before_train": ("eval_before_train", _SAME),
     "total_training_steps": ("steps", _SAME),
+    "total_epochs": ("num_train_epochs", _SAME),
+    "lr_warmup_steps": ("warmup_steps", _SAME),
+    "lr_warmup_steps_ratio": ("warmup_ratio", _SAME),
     # OpenRLHF, SkyRL, slime, NeMo-RL, prime-rl, AReaL
     "n_samples_per_prompt": ("num_generations", _SAME),
     "num_generations_per_prompt": ("num_generations", _SAME),

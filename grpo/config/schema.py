@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from grpo.config.base import NonNegative, Positive, Section, as_switch
 from grpo.config.data import TrainSets
@@ -43,6 +43,9 @@ class RunConfig(Section):
     steps: Positive = 100
     """Steps; each consumes `prompts_per_step` problems and makes `num_iterations` x
     `num_mini_batches` updates."""
+    num_train_epochs: Annotated[float, Field(gt=0)] | None = None
+    """Passes over the training problems, in the place of `steps`; a run's plan says how many steps
+    these are."""
     prompts_per_step: Positive = 16
     """Problems drawn in a step."""
     num_generations: Annotated[int, Field(ge=2)] = 8
@@ -196,6 +199,8 @@ class RunConfig(Section):
     """Course of the learning rate after the warm-up."""
     warmup_steps: NonNegative = 0
     """Updates over which the learning rate rises."""
+    warmup_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The same as a share of the run's updates, in the place of `warmup_steps`."""
     adam_beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Decay of the first moment."""
     adam_beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
@@ -255,6 +260,16 @@ class RunConfig(Section):
     prompting: PromptingConfig = PromptingConfig()
     served: ServedConfig = ServedConfig()
     ray: RayConfig = RayConfig()
+
+    @model_validator(mode="after")
+    def _check_one_form(self) -> Self:
+        for share, count in (("num_train_epochs", "steps"), ("warmup_ratio", "warmup_steps")):
+            if getattr(self, share) is not None and count in self.model_fields_set:
+                raise ValueError(
+                    f"{share}={getattr(self, share)} and {count}={getattr(self, count)} say the "
+                    "same in two ways; leave one of them out"
+                )
+        return self
 
     @property
     def completions_per_step(self) -> int:

@@ -49,7 +49,7 @@ def make_recorder(folder, said=None, **options):
     said = [] if said is None else said
     return RunRecorder(
         directory=RunDirectory(folder),
-        console=Console(steps=9),
+        console=Console(),
         seed=0,
         trackers=(),
         laps=Laps(0.0),

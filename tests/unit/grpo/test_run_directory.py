@@ -162,10 +162,10 @@ def test_unverified_samples_are_in_no_estimate_but_beside_it():
     assert score.unverified_fraction == pytest.approx(1 / 6)
 
 
-def make_recorder(folder, steps):
+def make_recorder(folder):
     return RunRecorder(
         directory=RunDirectory(folder),
-        console=Console(steps=steps),
+        console=Console(),
         seed=0,
         trackers=(),
         laps=Laps(0.0),
@@ -174,7 +174,7 @@ def make_recorder(folder, steps):
 
 
 def test_the_recorder_sums_a_run_up(tmp_path, capsys):
-    recorder = make_recorder(tmp_path, steps=2)
+    recorder = make_recorder(tmp_path)
     before = [make_group("a", RIGHT, WRONG), make_group("b", WRONG, WRONG)]
     after = [make_group("a", RIGHT, RIGHT), make_group("b", RIGHT, WRONG)]
     recorder.keep_evaluation(make_result(0, *before), before)
@@ -204,7 +204,7 @@ UNVERIFIED, HALF, SCORED = (ERROR, ERROR), (RIGHT, ERROR), (RIGHT, WRONG)
 @pytest.mark.parametrize("before", [UNVERIFIED, HALF, SCORED])
 @pytest.mark.parametrize("after", [UNVERIFIED, HALF, SCORED])
 def test_whatever_was_not_verified_a_run_is_summed_up(tmp_path, before, after):
-    recorder = make_recorder(tmp_path, steps=1)
+    recorder = make_recorder(tmp_path)
     for step, statuses in enumerate((before, after)):
         groups = [make_group("a", *statuses)]
         recorder.keep_evaluation(make_result(step, *groups), groups)
@@ -217,7 +217,7 @@ def test_whatever_was_not_verified_a_run_is_summed_up(tmp_path, before, after):
 
 def test_a_symptom_is_shown_with_examples_and_kept(tmp_path, capsys):
     directory = RunDirectory(tmp_path)
-    recorder = make_recorder(tmp_path, steps=9)
+    recorder = make_recorder(tmp_path)
     for step in range(1, 6):
         recorder.keep_rollouts(step, [make_group("a", Status.NO_ANSWER, WRONG)])
         metrics = {"verdicts/no_answer": 0.5, "time/step": 1.0}
