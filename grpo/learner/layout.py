@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,42 +60,48 @@ def build_tensors(
     """
     samples = [member.sample for member in microbatch]
     rows, starts = _pack(samples) if packed else _pad(samples)
-    positions: list[int] = []
-    for start, sample in zip(starts, samples, strict=True):
-        first = start + len(sample.prompt_ids) - 1
-        positions.extend(range(first, first + sample.num_loss_tokens))
+    firsts = [start + len(s.prompt_ids) - 1 for start, s in zip(starts, samples, strict=True)]
+    positions = [
+        torch.arange(first, first + sample.num_loss_tokens)
+        for first, sample in zip(firsts, samples, strict=True)
+    ]
     lengths = torch.tensor([sample.num_loss_tokens for sample in samples])
     learned = [sample for sample in samples if not sample.masked]
-    targets = [token for sample in learned for token in sample.completion_ids]
-    sampler = [value for sample in learned for value in sample.sampler_logprobs]
     return MicroBatchTensors(
-        input_ids=torch.tensor(rows, device=device),
+        input_ids=rows.to(device),
         position_ids=_count_places(samples).to(device) if packed else None,
         num_sequences=len(samples),
-        positions=torch.tensor(positions, dtype=torch.long, device=device),
-        targets=torch.tensor(targets, dtype=torch.long, device=device),
+        positions=torch.cat(positions).to(device),
+        targets=_join([sample.completion_ids for sample in learned], np.int64).to(device),
         sequence=torch.arange(len(samples)).repeat_interleave(lengths).to(device),
         advantages=_spread([sample.advantage for sample in samples], lengths).to(device),
         weights=_spread([member.token_weight for member in microbatch], lengths).to(device),
-        sampler_logprobs=torch.tensor(sampler, dtype=torch.float32, device=device),
+        sampler_logprobs=_join([sample.sampler_logprobs for sample in learned], np.float32).to(
+            device
+        ),
     )
 
 
-def _pad(samples: Sequence[TrainSample]) -> tuple[list[list[int]], list[int]]:
+def _pad(samples: Sequence[TrainSample]) -> tuple[Tensor, list[int]]:
     """Rows of token ids, and where each sample starts in them, end to end."""
     width = max(sample.num_tokens for sample in samples)
-    rows = [
-        [*sample.prompt_ids, *sample.completion_ids, *[0] * (width - sample.num_tokens)]
-        for sample in samples
-    ]
+    rows = torch.zeros(len(samples), width, dtype=torch.long)
+    for row, sample in zip(rows, samples, strict=True):
+        row[: sample.num_tokens] = _join([sample.prompt_ids, sample.completion_ids], np.int64)
     return rows, [row * width for row in range(len(rows))]
 
 
-def _pack(samples: Sequence[TrainSample]) -> tuple[list[list[int]], list[int]]:
+def _pack(samples: Sequence[TrainSample]) -> tuple[Tensor, list[int]]:
     """As `_pad`: one row."""
-    row = [token for sample in samples for token in (*sample.prompt_ids, *sample.completion_ids)]
+    row = _join([part for s in samples for part in (s.prompt_ids, s.completion_ids)], np.int64)
     ends = accumulate((sample.num_tokens for sample in samples), initial=0)
-    return [row], list(ends)[:-1]
+    return row[None], list(ends)[:-1]
+
+
+def _join(parts: Sequence[Sequence[float]], dtype: type[np.generic]) -> Tensor:
+    """Numbers of tokens end to end."""
+    pieces = [np.asarray(part, dtype=dtype) for part in parts]
+    return torch.from_numpy(np.concatenate([np.zeros(0, dtype), *pieces]))
 
 
 def _count_places(samples: Sequence[TrainSample]) -> Tensor:

@@ -58,6 +58,20 @@ def test_the_cost_of_a_push():
     assert "x as fast as a plain one" in done.stdout
 
 
+def test_the_cost_of_long_rollouts():
+    done = subprocess.run(
+        [sys.executable, "benchmarks/long_rollouts.py", "--completions", "8", "--tokens", "500"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()]
+    ratios = {row[0]: row[-1] for row in rows}
+    assert float(ratios["rollouts between processes"]) > 1
+    assert float(ratios["compressed"]) > float(ratios["rollouts on disk"]) > 1
+
+
 @pytest.mark.parametrize("script", ["verifiers.py", "sandbox.py", "evaluate.py"])
 def test_a_folder_that_is_not_there_is_named(script):
     done = subprocess.run(
