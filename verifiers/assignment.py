@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from verifiers.parcels import NUM_KEPT, StoredProblem
+from verifiers.problem import Problem
 from verifiers.station import Station, Work
 
 
@@ -39,6 +42,8 @@ class Assignment:
         self._nodes: dict[str, list[Station]] = {}
         # The worker that has a problem, and in how many pieces.
         self._home: dict[str, tuple[Station, int]] = {}
+        # Problems of the verifiers on nodes, whose whole suite of tests goes there once.
+        self._stored: OrderedDict[str, tuple[Problem, StoredProblem]] = OrderedDict()
 
     @property
     def stations(self) -> list[Station]:
@@ -58,6 +63,7 @@ class Assignment:
         problem = work.problem
         if problem.verifier in self._on_nodes:
             station = min(self._nodes[problem.verifier], key=lambda s: s.load)
+            work.stored = self._store(problem)
         else:
             home, waiting = self._home.get(problem.id, (None, 0))
             station = home or min(self._workers, key=lambda s: s.load)
@@ -65,6 +71,15 @@ class Assignment:
         station.load += len(work.submissions)
         station.lanes[problem.verifier].outbox.append(work)
         station.send()
+
+    def _store(self, problem: Problem) -> StoredProblem:
+        known = self._stored.get(problem.id)
+        if known is None or known[0] is not problem:
+            known = self._stored[problem.id] = problem, StoredProblem.store(problem)
+        self._stored.move_to_end(problem.id)
+        while len(self._stored) > NUM_KEPT:
+            self._stored.popitem(last=False)
+        return known[1]
 
     def release(self, station: Station, work: Work) -> None:
         """Forget that this station has the work, and the problem's home with its last piece."""

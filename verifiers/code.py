@@ -217,7 +217,8 @@ class CodeVerifier(Verifier):
     def _suite(self, problem: Problem) -> Suite:
         key = (problem.source, problem.id)
         known = self._suites.get(key)
-        if known is not None and known[0] == problem.reference:
+        # The same object as a rule; else another problem of that name may have other tests.
+        if known is not None and (known[0] is problem.reference or known[0] == problem.reference):
             return known[1]
         suite = read_suite(problem.reference, self._options.limits)
         with self._lock:

@@ -15,6 +15,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from verifiers.judge import Judge
+from verifiers.parcels import Parcel, ProblemShelf, StoredProblem
 from verifiers.problem import Problem, Submission
 from verifiers.verdict import Verdict
 from verifiers.vitals import Vitals, describe_threads, read_vitals
@@ -43,11 +44,13 @@ class Work:
         keys: The caller's, one for each submission.
         submissions: To one problem.
         tries: Actors that died at it.
+        stored: Where the problem is, if it does not go with the completions.
     """
 
     keys: tuple[Hashable, ...]
     submissions: tuple[Submission, ...]
     tries: int = 0
+    stored: StoredProblem | None = None
 
     @property
     def problem(self) -> Problem:
@@ -75,9 +78,11 @@ class JudgeActor:
         if Path(directory).is_dir():  # plug-in paths are relative to where the command runs
             os.chdir(directory)
         self._judge = Judge(specs)
+        self._shelf = ProblemShelf()
 
-    def judge(self, pieces: list[tuple[Submission, ...]]) -> tuple[list[list[Verdict]], Vitals]:
+    def judge(self, parcels: list[Parcel]) -> tuple[list[list[Verdict]], Vitals]:
         """Verdicts on every piece of work, and the state of this process."""
+        pieces = map(self._shelf.unpack, parcels)
         return [self._judge.verify_group(submissions) for submissions in pieces], read_vitals()
 
     @ray.method(concurrency_group=WATCH)
@@ -132,7 +137,8 @@ class Lane:
             if not self.in_flight:
                 self.since = time.monotonic()
             judge = handle.judge.options(concurrency_group=self.verifier)
-            self.in_flight[judge.remote([work.submissions for work in batch])] = batch
+            parcels = [Parcel.pack(work.submissions, work.stored) for work in batch]
+            self.in_flight[judge.remote(parcels)] = batch
 
 
 class Station:
