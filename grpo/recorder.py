@@ -21,7 +21,7 @@ from grpo.run_directory import RunDirectory
 from grpo.symptoms import Symptom, SymptomWatch
 from grpo.timing import Laps, StepTimes
 from grpo.trace import make_chrome_trace
-from grpo.trackers import Tracker
+from grpo.trackers import CompletionTracker, Tracker
 from grpo.values import ScoredGroup, StepReport
 from grpo.waits import WORKERS, advise
 from verifiers.incident import Incident
@@ -104,6 +104,9 @@ class RunRecorder:
             self._directory.append_line("metrics.jsonl", row)
         self._steps += 1
         self._track(report.step, report.metrics)
+        for tracker in self._trackers:
+            if isinstance(tracker, CompletionTracker):
+                tracker.log_completions(report.step, self._groups)
         self._console.step(report)
         if self._steps == 1:
             self._laps.lap("first step")

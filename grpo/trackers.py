@@ -8,13 +8,19 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
 
 import yaml
 
 from grpo.prometheus import PrometheusEndpoint
+from grpo.values import ScoredGroup
 from verifiers.errors import UserError
+from verifiers.problem import Problem
+
+# Of each step; all of them are in the run's folder.
+NUM_SHOWN = 32
+_COLUMNS = ("step", "problem", "member", "prompt", "completion", "status", "reason", "reward")
 
 
 class Tracker(Protocol):
@@ -26,6 +32,15 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """Hand over what is waiting."""
+        ...
+
+
+@runtime_checkable
+class CompletionTracker(Tracker, Protocol):
+    """Takes completions as well."""
+
+    def log_completions(self, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Show some of a step's completions."""
         ...
 
 
@@ -68,6 +83,7 @@ class WeightsAndBiases:
     """A run of wandb: the project is `WANDB_PROJECT`, or verigrad; wandb reads its other variables.
 
     A resumed run goes on in the same run of wandb, whose id is in `wandb_id` of the run's folder.
+    Besides metrics it gets a table of each step's first completions.
 
     Args:
         folder: The run's.
@@ -78,7 +94,7 @@ class WeightsAndBiases:
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
-        wandb = import_module("wandb")
+        self._wandb = wandb = import_module("wandb")
         try:
             self._run = wandb.init(
                 project=os.environ.get("WANDB_PROJECT", "verigrad"),
@@ -99,6 +115,25 @@ class WeightsAndBiases:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add a step's metrics."""
         self._run.log({"step": step, **metrics})
+
+    def log_completions(self, step: int, groups: Sequence[ScoredGroup]) -> None:
+        """Add a table of a step's first completions with what was found out about each."""
+        rows = [
+            [
+                step,
+                group.problem.id,
+                member.rollout.member,
+                _show_prompt(group.problem),
+                member.rollout.text,
+                member.verdict.status.value,
+                member.verdict.reason.value,
+                member.reward,
+            ]
+            for group in groups
+            for member in group.members
+        ]
+        table = self._wandb.Table(columns=list(_COLUMNS), data=rows[:NUM_SHOWN])
+        self._run.log({"step": step, "completions": table})
 
     def close(self) -> None:
         """Wait until everything is sent."""
@@ -146,6 +181,11 @@ def open_trackers(
             opened.callback(tracker.close)
             trackers.append(tracker)
         yield tuple(trackers)
+
+
+def _show_prompt(problem: Problem) -> str:
+    prompt = problem.prompt
+    return prompt if isinstance(prompt, str) else "\n\n".join(one["content"] for one in prompt)
 
 
 def _keep_id(file: Path) -> str:
