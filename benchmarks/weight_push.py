@@ -1,4 +1,4 @@
-"""What a push of weights costs: the transports beside memcpy, the engine's pause, the whole push.
+"""What a push of weights costs: transports beside memcpy, the engine's pause, the whole push.
 
     .venv/bin/python benchmarks/weight_push.py
 
@@ -28,19 +28,19 @@ from transformers import AutoTokenizer, LlamaForCausalLM  # noqa: E402
 
 from benchmarks.shapes import SMOLLM2  # noqa: E402
 from grpo.paths import find_model  # noqa: E402
+from grpo.rollout.buffer_checksum import compute_checksum  # noqa: E402
 from grpo.rollout.options import EngineOptions, available_cores  # noqa: E402
 from grpo.rollout.pool import RolloutPool  # noqa: E402
 from grpo.rollout.transports import WeightSender, make_sender, open_payload  # noqa: E402
 from grpo.rollout.weights import (  # noqa: E402
     Transport,
     WeightPayload,
-    compute_checksum,
-    pack_tensors,
     plan_tensors,
+    unpack_tensors,
 )
 from grpo.seeding import seed_everything  # noqa: E402
 
-STEPS_OF_AN_UPDATE = ("start_weight_update", "update_weights", "finish_weight_update")
+VLLMS_RELOAD = "vLLM's reload"
 
 
 def main() -> None:
@@ -78,14 +78,18 @@ def measure_copy(num_bytes: int, repeats: int) -> float:
 
 
 def measure_transports(tensors: list[Any], copy_s: float, repeats: int) -> None:
-    """From the learner's tensors into the reach of another process, beside one memcpy."""
+    """From the learner's tensors into the reach of another process, verified, beside memcpy."""
     for transport in ("shared_memory", "object", "gloo"):
         sender = make_sender(transport)
         sender.send(tensors)  # the first one makes buffers
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         if transport == "object":
-            seconds = median(lambda s=sender: open_payload(s.send(tensors)), repeats)
+
+            def fetch(sender: WeightSender = sender) -> None:
+                compute_checksum(open_payload(sender.send(tensors)))
+
+            seconds = median(fetch, repeats)
         else:
             process = context.Process(target=fetch_for_ever, args=(theirs,))
             process.start()
@@ -103,14 +107,14 @@ def measure_transports(tensors: list[Any], copy_s: float, repeats: int) -> None:
 
 
 def fetch_for_ever(pipe: Any) -> None:
-    """A worker: brings each payload into its reach and reads its last byte."""
+    """A worker: brings each payload into its reach and hashes it."""
     pipe.send("ready")
     while (payload := pipe.recv()) is not None:
-        pipe.send(int(open_payload(payload)[-1]))
+        pipe.send(compute_checksum(open_payload(payload)) == payload.checksum)
 
 
 def measure_pushes(folder: str, tensors: list[Any], repeats: int) -> None:
-    """Whole pushes into an engine, the reload alone, and a push as plain as it can be."""
+    """Whole pushes into an engine, beside a plain one, vLLM's reload and packing alone."""
     pool = RolloutPool(EngineOptions(model=folder, max_model_len=512, kv_cache_memory_mb=128))
     pool.start()
     pool.wait_ready()
@@ -119,38 +123,41 @@ def measure_pushes(folder: str, tensors: list[Any], repeats: int) -> None:
         name: make_sender(name) for name in ("shared_memory", "object", "gloo")
     }
     plain = PlainPush(tensors)
-    found: dict[str, list[float]] = {}
-    pauses: list[float] = []
-    fetches: dict[str, float] = {}
+    rows: list[dict[str, float]] = []
     for turn in range(repeats + 1):
         row: dict[str, float] = {}
         for name, sender in senders.items():
             started = time.perf_counter()
             (push,) = pool.publish(turn + 1, sender.send(tensors))
             row[name] = time.perf_counter() - started
-            fetches[name] = push.fetch_seconds
-            if name == "shared_memory":
-                pauses.append(push.pause_seconds)
+            row[f"{name}: fetch"] = push.fetch_seconds
+            row[f"{name}: pause"] = push.pause_seconds
             pool.forget_weights()
         started = time.perf_counter()
-        payload = plain.pack()
-        ray.get(actor.__ray_call__.remote(load_plainly, payload))
-        row["plain object-store push"] = time.perf_counter() - started
-        row["reload alone"] = ray.get(actor.__ray_call__.remote(reload_alone, payload))
-        for name, seconds in row.items():
-            found.setdefault(name, []).append(seconds)
+        row[VLLMS_RELOAD] = ray.get(actor.__ray_call__.remote(reload_plainly, plain.pack()))
+        row["plain"] = time.perf_counter() - started
+        row["packing alone"] = ray.get(actor.__ray_call__.remote(pack_alone))
+        rows.append(row)
     # The first turn fills caches and buffers.
-    medians = {name: statistics.median(seconds[1:]) for name, seconds in found.items()}
-    for name, seconds in medians.items():
-        fetch = f", fetched in {fetches[name]:.3f} s the last time" if name in fetches else ""
-        print(f"{name:24} {seconds:.3f} s{fetch}")
-    pause = statistics.median(pauses[1:])
-    print(f"engine pause {pause:.3f} s, {pause / medians['reload alone']:.2f} x the reload alone")
-    gain = medians["plain object-store push"] / medians["shared_memory"]
-    print(f"a push by shared memory is {gain:.2f} x as fast as a plain one by the object store")
+    print_pushes(rows[1:])
     for sender in senders.values():
         sender.close()
     pool.close()
+
+
+def print_pushes(rows: list[dict[str, float]]) -> None:
+    """Print medians, and medians of ratios within a turn."""
+
+    def ratio(over: str, under: str) -> float:
+        return statistics.median(row[over] / row[under] for row in rows)
+
+    for name in ("shared_memory", "object", "gloo"):
+        print(f"plain push / push by {name:13} {ratio('plain', name):.2f}")
+    pause = "shared_memory: pause"
+    print(f"engine pause / packing alone {ratio(pause, 'packing alone'):.2f}")
+    print(f"engine pause / vLLM's reload {ratio(pause, VLLMS_RELOAD):.2f}")
+    for name in rows[0]:
+        print(f"{name:24} {statistics.median(row[name] for row in rows):.3f} s")
 
 
 class PlainPush:
@@ -163,41 +170,70 @@ class PlainPush:
     def __init__(self, tensors: list[Any]) -> None:
         self._tensors = tensors
         self._plan, num_bytes = plan_tensors(tensors)
-        self._buffer = np.zeros(num_bytes, dtype=np.uint8)
+        self._buffer = torch.empty(num_bytes, dtype=torch.uint8)
 
     def pack(self) -> WeightPayload:
         """As `WeightSender.send`."""
-        pack_tensors(self._tensors, self._plan, self._buffer)
+        for (_, tensor), spec in zip(self._tensors, self._plan, strict=True):
+            part = self._buffer[spec.offset : spec.offset + spec.num_bytes]
+            part.view(tensor.dtype).view(tensor.shape).copy_(tensor.detach())
         return WeightPayload(
             transport="object",
-            handle=ray.put(self._buffer),
+            handle=ray.put(self._buffer.numpy()),
             plan=self._plan,
             num_bytes=self._buffer.nbytes,
             checksum="",
         )
 
 
-def load_plainly(actor: Any, payload: WeightPayload) -> float:
-    """Inside the engine's actor: load a payload without checks; the seconds it took."""
+def reload_plainly(actor: Any, payload: WeightPayload) -> float:
+    """Inside the engine's actor: load by vLLM's own reload; the seconds that it took."""
+    from vllm.model_executor.model_loader.reload import (
+        finalize_layerwise_reload,
+        initialize_layerwise_reload,
+    )
+
     buffer = open_payload(payload)
 
     def load(engine: Any) -> float:
+        @torch.no_grad()
+        def reload(model: Any) -> None:
+            initialize_layerwise_reload(model)
+            model.load_weights(unpack_tensors(buffer, payload.plan))
+            finalize_layerwise_reload(model, engine._engine.vllm_config.model_config)  # noqa: SLF001
+            # Otherwise the tied head would keep the weights it had.
+            model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
+
         started = time.perf_counter()
-        update = engine._make_update(payload, buffer)  # noqa: SLF001 - what a push does
-        for step in STEPS_OF_AN_UPDATE:
-            arguments = {"update_info": update} if step == "update_weights" else {}
-            engine._engine.collective_rpc(step, kwargs=arguments)  # noqa: SLF001
-        seconds = time.perf_counter() - started
-        engine._drop_caches()  # noqa: SLF001
-        return seconds
+        engine._engine.apply_model(reload)  # noqa: SLF001
+        engine._drop_caches()  # noqa: SLF001 - as a push does
+        return time.perf_counter() - started
 
     return actor._loop.call(load)  # noqa: SLF001
 
 
-def reload_alone(actor: Any, payload: WeightPayload) -> float:
-    """Inside the engine's actor: seconds in which it loads and packs what is in memory already."""
-    compute_checksum(open_payload(payload))  # brings it in
-    return load_plainly(actor, payload)
+def pack_alone(actor: Any) -> float:
+    """Inside the engine's actor: seconds to pack weights that are there, layer by layer."""
+    from vllm import _custom_ops as ops
+    from vllm.model_executor.model_loader.reload.layerwise import get_layerwise_info
+
+    def find_shapes(model: Any) -> list[Any]:
+        # The head's is the embedding's.
+        layers = [x for x in model.modules() if hasattr(x, "cpu_linear") and x is not model.lm_head]
+        return [get_layerwise_info(x).restore_metadata[0]["weight"].shape for x in layers]
+
+    def pack(engine: Any) -> float:
+        (shapes,) = engine._engine.apply_model(find_shapes)  # noqa: SLF001
+        weights = [torch.rand(shape) for shape in shapes]
+        packed: list[Any] = [None] * len(weights)
+
+        def pack_all() -> None:
+            for index, weight in enumerate(weights):
+                packed[index] = ops.create_onednn_mm(weight.t(), 32)
+
+        return median(pack_all, 1)
+
+    return actor._loop.call(pack)  # noqa: SLF001
 
 
 def median(act: Callable[[], object], repeats: int) -> float:

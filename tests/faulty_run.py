@@ -28,18 +28,21 @@ def build_faulty_engine(fault, options, policy_version):
         def faulty(self):
             return self.served >= FIRST_FAULTY_VERSION
 
-        def load_weights(self, version, payload, buffer):
-            self.served = version
-            if self.faulty and fault == "skipped push":
-                return payload.checksum
+        def receive_weights(self, payload, buffer):
             if (
-                self.faulty
+                self.served >= FIRST_FAULTY_VERSION - 1
                 and "corrupted" in fault
                 and not (fault.endswith("once") and self.num_damaged)
             ):
                 self.num_damaged += 1
                 buffer = buffer.copy()
                 buffer[payload.plan[-1].offset] ^= 1
+            return super().receive_weights(payload, buffer)
+
+        def load_weights(self, version, payload, buffer):
+            self.served = version
+            if self.faulty and fault == "skipped push":
+                return payload.checksum
             return super().load_weights(version, payload, buffer)
 
         def _drop_caches(self):

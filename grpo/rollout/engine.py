@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from grpo.rollout.engine_loop import EngineLoop
+from grpo.rollout.errors import WeightsRefused
 from grpo.rollout.options import EngineOptions
 from grpo.rollout.protocol import Completion, Engine, EngineFacts, Report
 from grpo.rollout.transports import open_payload
-from grpo.rollout.weights import WeightPayload
+from grpo.rollout.weights import DEVICE_TRANSPORTS, WeightPayload
 from grpo.values import Rollout, RolloutRequest, SamplingOptions, WeightPush
 from verifiers.vitals import describe_threads, read_vitals
 
@@ -139,6 +142,7 @@ class EngineActor:
         """
         started = time.monotonic()
         buffer = open_payload(payload)
+        self._receive(version, payload, buffer)
         fetched = time.monotonic()
         checksum, pause_seconds = self._loop.load_weights(version, payload, buffer)
         return WeightPush(
@@ -148,6 +152,18 @@ class EngineActor:
             fetch_seconds=fetched - started,
             pause_seconds=pause_seconds,
         )
+
+    def _receive(self, version: int, payload: WeightPayload, buffer: np.ndarray) -> None:
+        """See that all bytes are right before any is loaded; the engine steps meanwhile."""
+        if payload.transport in DEVICE_TRANSPORTS:
+            return  # these can be looked at only when they are loaded
+        received = self._loop.engine.receive_weights(payload, buffer)
+        if received != payload.checksum:
+            raise WeightsRefused(
+                f"The weights of policy version {version} were sent with checksum "
+                f"{payload.checksum} and received with {received} over {payload.transport}. The "
+                "engine still serves the version before."
+            )
 
     def score(self, token_ids: Sequence[int], prompt_length: int) -> tuple[float, ...]:
         """Log-probabilities of given tokens under the policy that is served, at temperature 1.

@@ -73,7 +73,10 @@ class Report:
 
 
 class Engine(Protocol):
-    """An engine that one thread steps; only `decode` may be called from another one."""
+    """An engine that one thread steps.
+
+    Only `decode` and `receive_weights` may be called from another one.
+    """
 
     @property
     def facts(self) -> EngineFacts:
@@ -116,8 +119,22 @@ class Engine(Protocol):
         """Turn completions into text, special tokens removed."""
         ...
 
+    def receive_weights(self, payload: WeightPayload, buffer: np.ndarray) -> str:
+        """Bring the bytes of a push to where they are loaded from, while the engine steps.
+
+        Args:
+            payload: Of a transport through the host's memory.
+            buffer: The payload's bytes.
+
+        Returns:
+            The checksum of the bytes that `load_weights` would load.
+        """
+        ...
+
     def load_weights(self, version: int, payload: WeightPayload, buffer: np.ndarray) -> str:
         """Replace the policy between two steps.
+
+        Bytes in the host's memory have been through `receive_weights`, and were the right ones.
 
         Requests in flight go on under the new policy; what the old one had cached of them is
         computed again, so that each later token is exactly the new policy's.
@@ -128,11 +145,11 @@ class Engine(Protocol):
             buffer: The payload's bytes.
 
         Returns:
-            The checksum of the bytes that were received.
+            The checksum of what was loaded.
 
         Raises:
-            WeightsRefused: The bytes are not the ones that were sent; the old policy is untouched.
-                After any other exception the engine is of no more use.
+            WeightsRefused: The weights cannot be had; the old policy is untouched. After any other
+                exception the engine is of no more use.
         """
         ...
 

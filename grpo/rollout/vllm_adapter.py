@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import psutil
 
-from grpo.rollout.errors import WeightPushFailed, WeightsRefused
+from grpo.rollout.buffer_checksum import compute_checksum
+from grpo.rollout.errors import WeightPushFailed
 from grpo.rollout.ipc import describe_tensors, make_ipc_update
 from grpo.rollout.nccl import NcclReceiver
 from grpo.rollout.options import EngineOptions
@@ -161,22 +162,20 @@ class VllmEngine:
             clean_up_tokenization_spaces=False,
         )
 
+    def receive_weights(self, payload: WeightPayload, buffer: np.ndarray) -> str:
+        """As `Engine.receive_weights`: the workers see this process's memory, or a segment."""
+        if not self._in_process and payload.transport != "shared_memory":
+            segment = self._segment.reserve(payload.num_bytes)
+            segment[:] = buffer
+            return compute_checksum(segment)
+        return compute_checksum(buffer)
+
     def load_weights(self, version: int, payload: WeightPayload, buffer: np.ndarray) -> str:
         """As `Engine.load_weights`."""
         if payload.transport in DEVICE_TRANSPORTS:
             return self._load_from_device(version, payload)
-        update = self._make_update(payload, buffer)
-        checksums = self._engine.collective_rpc(
-            "compute_received_checksum", kwargs={"update": update}
-        )
-        if wrong := [c for c in checksums if c != payload.checksum]:
-            raise WeightsRefused(
-                f"The weights of policy version {version} were sent with checksum "
-                f"{payload.checksum} and received with {wrong[0]} over {payload.transport}. The "
-                "engine still serves the version before."
-            )
-        self._load(version, update)
-        return checksums[0]
+        self._load(version, self._make_update(payload, buffer))
+        return payload.checksum
 
     def sleep(self) -> bool:
         """As `Engine.sleep`; vLLM's level 1 keeps the weights, level 2 drops them."""
@@ -229,7 +228,6 @@ class VllmEngine:
             # The children read the sender's own segment: every copy is a whole model more.
             source = payload.handle
         elif not self._in_process:
-            self._segment.reserve(payload.num_bytes)[:] = buffer
             source = self._segment.name
         plan = [asdict(spec) for spec in payload.plan]
         return {"source": source, "num_bytes": payload.num_bytes, "plan": plan}

@@ -33,8 +33,9 @@ from vllm.model_executor.model_loader.reload import (
 
 from grpo.rollout.load_recorder import LoadWeights, receive_recorded, require_all
 from grpo.rollout.segments import open_segment
+from grpo.rollout.vllm_inplace import InPlaceLoad, can_load_in_place
 from grpo.rollout.vllm_ipc import IpcEngine
-from grpo.rollout.weights import TensorSpec, compute_checksum, unpack_tensors
+from grpo.rollout.weights import TensorSpec, unpack_tensors
 
 HOST, NCCL, IPC = "verigrad_host", "verigrad_nccl", "verigrad_ipc"
 
@@ -85,13 +86,14 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
         self._parameter_names = {name for name, _ in self.model.named_parameters()}
 
     def start_weight_update(self) -> None:
-        """Give every layer its checkpoint shape back.
+        """Give every layer something that `load_weights` can write to.
 
         On CPU, loading packs a linear layer's weight for oneDNN and leaves an empty parameter
-        behind, so that there is nothing that `load_weights` could write to; on GPU, quantised
-        layers are in the same position.
+        behind; on GPU, quantised layers are in the same position.
         """
-        initialize_layerwise_reload(self.model)
+        self._load = InPlaceLoad(self.model) if can_load_in_place(self.model) else None
+        if self._load is None:
+            initialize_layerwise_reload(self.model)
 
     @torch.no_grad()
     def receive_weights(self, update_info: HostUpdateInfo) -> None:
@@ -110,10 +112,13 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
     @torch.no_grad()
     def finish_weight_update(self) -> None:
         """Pack the layers again, those included that vLLM forgets."""
-        finalize_layerwise_reload(self.model, self.model_config)
-        for layer in find_layers_with_shared_weight(self.model):
-            repack_for_cpu(layer)
-        self._buffer = None
+        if self._load is not None:
+            self._load.finish(cast("torch.dtype", self.model_config.dtype))
+        else:
+            finalize_layerwise_reload(self.model, self.model_config)
+            for layer in find_layers_with_shared_weight(self.model):
+                repack_for_cpu(layer)
+        self._load = self._buffer = None
 
     def shutdown(self) -> None:
         """Nothing is held between pushes."""
@@ -162,10 +167,6 @@ def repack_for_cpu(layer: torch.nn.Module) -> None:
 
 class HostWeightExtension:
     """Methods that vLLM adds to its worker, callable by name through `collective_rpc`."""
-
-    def compute_received_checksum(self, update: dict[str, Any]) -> str:
-        """Hash the bytes of a push as this worker sees them, before any of them is loaded."""
-        return compute_checksum(HostUpdateInfo(**update).open())
 
     def read_loaded_checksum(self) -> str | None:
         """The checksum of the last push that came from GPU to GPU."""

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import xxhash
+
+from grpo.rollout.buffer_checksum import BufferChecksum
 
 Transport = Literal["object", "shared_memory", "gloo", "nccl", "ipc"]
 # From GPU to GPU; the others go through the host's memory.
@@ -54,7 +55,7 @@ class WeightPayload:
             memory segment, an address to ask at, or what CUDA opens another process's memory with.
         plan: Every tensor, in the order of the model.
         num_bytes: Length of the buffer.
-        checksum: Of the whole buffer, see `compute_checksum`; from GPU to GPU of the tensors, see
+        checksum: Of the whole buffer, see `buffer_checksum`; from GPU to GPU of the tensors, see
             `tensor_checksum`.
     """
 
@@ -91,18 +92,24 @@ def plan_tensors(tensors: NamedTensors) -> tuple[tuple[TensorSpec, ...], int]:
 
 def pack_tensors(
     tensors: Iterable[tuple[str, torch.Tensor]], plan: Sequence[TensorSpec], buffer: np.ndarray
-) -> None:
+) -> str:
     """Copy tensors into a buffer, from whatever device they are on.
 
     Args:
         tensors: What `plan` describes; each is asked for when its turn comes.
         plan: Where each goes.
-        buffer: Writable uint8 array, long enough.
+        buffer: Writable uint8 array of the plan's length.
+
+    Returns:
+        The buffer's checksum, as `compute_checksum` would find it.
     """
     flat = torch.from_numpy(buffer)
+    checksum = BufferChecksum(buffer)
     for (name, tensor), spec in zip(tensors, plan, strict=True):
         assert name == spec.name, (name, spec.name)
         _view(flat, spec).copy_(tensor.detach())
+        checksum.advance(spec.offset + spec.num_bytes)
+    return checksum.value()
 
 
 class PackBuffer:
@@ -144,13 +151,13 @@ def pack_payload(
         layout = tensors = list(tensors)
     plan, num_bytes = plan_tensors(layout)
     buffer = reserve(num_bytes)
-    pack_tensors(tensors, plan, buffer)
+    checksum = pack_tensors(tensors, plan, buffer)
     return WeightPayload(
         transport=transport,
         handle=publish(buffer),
         plan=plan,
         num_bytes=num_bytes,
-        checksum=compute_checksum(buffer),
+        checksum=checksum,
     )
 
 
@@ -172,15 +179,6 @@ def view_tensors(
     """As `unpack_tensors`, of a buffer on any device."""
     for spec in plan:
         yield spec.name, _view(flat, spec)
-
-
-def compute_checksum(buffer: np.ndarray) -> str:
-    """Hash a buffer: xxh3 of its bytes, 64 bits, as hexadecimal digits.
-
-    It guards against lost, stale and reordered bytes, not against an adversary, and costs a small
-    part of the copy.
-    """
-    return xxhash.xxh3_64_hexdigest(buffer.data)
 
 
 def _view(flat: torch.Tensor, spec: TensorSpec) -> torch.Tensor:

@@ -18,13 +18,13 @@ import torch
 from grpo.rollout import handles as handles_module
 from grpo.rollout import stream as stream_module
 from grpo.rollout import supervisor as supervisor_module
+from grpo.rollout.buffer_checksum import compute_checksum
 from grpo.rollout.engine import build_vllm_engine
 from grpo.rollout.errors import EngineFailed, EngineStalled, RolloutError, WeightsRefused
 from grpo.rollout.options import EngineOptions
 from grpo.rollout.pool import RolloutPool
 from grpo.rollout.protocol import Completion, EngineFacts
 from grpo.rollout.transports import make_sender
-from grpo.rollout.weights import compute_checksum
 from grpo.stopping import StopRequested
 from grpo.values import RolloutRequest, SamplingOptions
 from verifiers.errors import UserError
@@ -125,14 +125,14 @@ class ScriptedEngine:
     def decode(self, completions):
         return [" ".join(f"w{i}" for i in ids if i not in SPECIAL) for ids in completions]
 
+    def receive_weights(self, payload, buffer):
+        return compute_checksum(buffer)
+
     def load_weights(self, version, payload, buffer):
-        checksum = compute_checksum(buffer)
-        if checksum != payload.checksum:
-            raise WeightsRefused("checksum")
         if not payload.plan:
             raise KeyError("model.embed_tokens.weight")
         self.version = version
-        return checksum
+        return payload.checksum
 
     def sleep(self):
         assert not self.num_unfinished

@@ -54,8 +54,8 @@ def test_the_cost_of_a_push():
     )
     for name in ("shared_memory", "object", "gloo"):
         assert f"{name:14} " in done.stdout
-    assert "x the reload alone" in done.stdout
-    assert "x as fast as a plain one" in done.stdout
+    assert "plain push / push by shared_memory" in done.stdout
+    assert "engine pause / packing alone" in done.stdout
 
 
 def test_the_cost_of_long_rollouts():

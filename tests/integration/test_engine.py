@@ -165,28 +165,27 @@ def test_a_push_makes_the_engine_the_new_policy_and_without_it_the_probe_shows_t
     assert max(compare(policy, r) for r in sample(pool, SAMPLING)) < TOLERANCE
 
 
-def test_the_head_that_vllm_leaves_behind_would_be_noticed(pool, policy):
-    """Negative control: without our repacking, a tied head goes on computing with old weights."""
+@pytest.mark.parametrize("in_place", [True, False])
+def test_the_head_that_vllm_leaves_behind_would_be_noticed(pool, policy, in_place):
+    """Negative control: without our cure, a tied head goes on computing with old weights."""
 
-    def forget_shared_layers(actor):
-        from grpo.rollout import vllm_transfer
+    def change(actor):
+        from grpo.rollout import vllm_inplace, vllm_transfer
 
-        actor.kept = vllm_transfer.find_layers_with_shared_weight
-        vllm_transfer.find_layers_with_shared_weight = lambda model: []
-
-    def remember_shared_layers(actor):
-        from grpo.rollout import vllm_transfer
-
-        vllm_transfer.find_layers_with_shared_weight = actor.kept
+        actor.patch = pytest.MonkeyPatch()
+        actor.patch.setattr(vllm_inplace, "share_packed_weight", lambda owner, layer: None)
+        actor.patch.setattr(vllm_transfer, "find_layers_with_shared_weight", lambda model: [])
+        if not in_place:
+            actor.patch.setattr(vllm_transfer, "can_load_in_place", lambda model: False)
 
     in_actor = pool._engines.serving()[0].actor.__ray_call__
     perturb(policy, seed=2)
-    ray.get(in_actor.remote(forget_shared_layers))
+    ray.get(in_actor.remote(change))
     try:
         push(pool, policy)
         assert max(compare(policy, r) for r in sample(pool, SAMPLING)) > 10 * TOLERANCE
     finally:
-        ray.get(in_actor.remote(remember_shared_layers))
+        ray.get(in_actor.remote(lambda actor: actor.patch.undo()))
     push(pool, policy)
     assert max(compare(policy, r) for r in sample(pool, SAMPLING)) < TOLERANCE
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from grpo.rollout import desk, gloo
+from grpo.rollout.buffer_checksum import compute_checksum
 from grpo.rollout.errors import WeightsRefused
 from grpo.rollout.transports import make_sender, open_payload
-from grpo.rollout.weights import compute_checksum, unpack_tensors
+from grpo.rollout.weights import unpack_tensors
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo.rollout import segments
+from grpo.rollout.buffer_checksum import BLOCK_BYTES, BufferChecksum, compute_checksum
 from grpo.rollout.segments import OwnedSegment, open_segment
 from grpo.rollout.transports import SharedMemorySender, open_payload
 from grpo.rollout.weights import (
     ALIGNMENT,
-    compute_checksum,
     pack_tensors,
     plan_tensors,
     unpack_tensors,
@@ -73,6 +73,31 @@ def test_checksum_sees_one_flipped_bit():
     before = compute_checksum(buffer)
     buffer[plan_tensors(make_tensors())[0][2].offset] ^= 1
     assert compute_checksum(buffer) != before
+
+
+@pytest.mark.parametrize("num_bytes", [0, 5, BLOCK_BYTES, 2 * BLOCK_BYTES + 5])
+def test_checksum_does_not_depend_on_how_the_bytes_come_in(num_bytes):
+    whole = np.random.default_rng(0).integers(0, 256, num_bytes, dtype=np.uint8)
+    buffer = np.zeros_like(whole)
+    checksum = BufferChecksum(buffer)
+    step = BLOCK_BYTES // 3 + 1
+    for start in range(0, num_bytes, step):
+        buffer[start : start + step] = whole[start : start + step]
+        checksum.advance(min(start + step, num_bytes))
+    assert checksum.value() == compute_checksum(whole)
+
+
+def test_checksum_sees_blocks_that_traded_places():
+    buffer = np.random.default_rng(0).integers(0, 256, 2 * BLOCK_BYTES, dtype=np.uint8)
+    traded = np.concatenate([buffer[BLOCK_BYTES:], buffer[:BLOCK_BYTES]])
+    assert compute_checksum(traded) != compute_checksum(buffer)
+
+
+def test_packing_finds_the_checksum_of_what_it_packed():
+    tensors = make_tensors()
+    plan, num_bytes = plan_tensors(tensors)
+    buffer = np.zeros(num_bytes, dtype=np.uint8)
+    assert pack_tensors(tensors, plan, buffer) == compute_checksum(buffer)
 
 
 def test_checksum_does_not_depend_on_who_holds_the_bytes():
