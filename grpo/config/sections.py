@@ -9,6 +9,18 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from grpo.config.base import NonNegative, Positive, Section, as_switch
 from grpo.config.data import EvalSets
 
+# Arguments of vLLM's engine that `grpo.rollout.vllm_translation` decides about.
+OWN_ENGINE_ARGS = frozenset(
+    {
+        "model", "dtype", "seed", "max_model_len", "max_num_seqs", "max_num_batched_tokens",
+        "tensor_parallel_size", "gpu_memory_utilization", "kv_cache_memory_bytes", "block_size",
+        "enable_chunked_prefill", "enable_prefix_caching", "enable_sleep_mode", "enforce_eager",
+        "distributed_executor_backend", "logprobs_mode", "skip_tokenizer_init",
+        "generation_config", "disable_log_stats", "use_tqdm_on_load", "worker_extension_cls",
+        "weight_transfer_config",
+    }
+)  # fmt: skip
+
 
 class EngineConfig(Section):
     """The vLLM engines; names as vLLM has them."""
@@ -21,10 +33,14 @@ class EngineConfig(Section):
     """`auto` is float32 on CPU and bfloat16 on GPU."""
     max_model_len: Positive | None = None
     """By default `max_prompt_length + max_completion_length`."""
-    max_num_seqs: Positive = 256
-    """Completions that one engine works on at a time."""
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """GPU only: share of the device that weights and KV cache may take."""
+    max_num_seqs: Positive | None = None
+    """Completions that one engine works on at a time. By default 256 on CPU; on GPU vLLM chooses by
+    the device: 1024 on an H100."""
+    max_num_batched_tokens: Positive | None = None
+    """Tokens of one engine step, prompts and completions together; by default vLLM's choice."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
+    """GPU only: share of the device that weights and KV cache may take; by default 0.5 where the
+    learner has the same device, and 0.9 elsewhere."""
     kv_cache_memory_mb: Positive = 256
     """CPU only: size of the KV cache."""
     enforce_eager: bool | None = None
@@ -43,6 +59,17 @@ class EngineConfig(Section):
     max_restarts: NonNegative = 3
     """Restarts of an engine within an hour; then the run goes on without it, and ends with the last
     one."""
+    engine_args: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of vLLM's `EngineArgs`, by vLLM's names: `{quantization: fp8}`. Those that
+    an option sets, or that a run rests on, are refused."""
+
+    @field_validator("engine_args")
+    @classmethod
+    def _leave_ours_alone(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name in sorted(OWN_ENGINE_ARGS & given.keys()):
+            cure = f"set rollout.{name}" if name in cls.model_fields else "leave it out"
+            raise ValueError(f"engine_args.{name} is set by the run itself; {cure}")
+        return given
 
 
 class LearnerConfig(Section):

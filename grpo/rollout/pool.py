@@ -161,7 +161,9 @@ class RolloutPool:
         return RolloutStream(
             call=f"call-{self._num_calls}",
             engines=self._engines,
-            router=Router(self._load, FEED_AHEAD * self._options.max_num_seqs),
+            router=Router(
+                self._load, FEED_AHEAD * min(facts.max_num_seqs for facts in self.wait_ready())
+            ),
             num_engines=len(self._load),
             requests=requests,
             sampling=sampling,

@@ -22,6 +22,7 @@ class EngineFacts:
         device: Kind of device it computes on.
         dtype: Of the weights.
         max_model_len: Longest prompt and completion together, in tokens.
+        max_num_seqs: Completions that are worked on at a time.
         num_kv_cache_tokens: Tokens that the KV cache holds; 0 where vLLM does not say.
         start_seconds: Wall seconds from the actor's start until it could generate, the imports
             included.
@@ -31,6 +32,7 @@ class EngineFacts:
     device: str
     dtype: str
     max_model_len: int
+    max_num_seqs: int
     num_kv_cache_tokens: int
     start_seconds: float
 

@@ -62,6 +62,7 @@ class VllmEngine:
         # Seconds of work: not before the checks above have passed.
         from transformers import AutoTokenizer
         from vllm.platforms import current_platform
+        from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.llm_engine import LLMEngine
 
         if current_platform.device_type != options.device:
@@ -71,7 +72,11 @@ class VllmEngine:
                 "`verigrad[gpu]` or `verigrad[cpu]` to match the machine."
             )
         self._in_process = bool(options.in_process)
-        self._engine = LLMEngine.from_engine_args(make_engine_args(options))
+        self._engine = LLMEngine.from_engine_args(
+            make_engine_args(options),
+            # By it vLLM chooses sizes for a GPU; one that serves a chat gets smaller batches.
+            UsageContext.LLM_CLASS if options.device == "cuda" else UsageContext.ENGINE_CONTEXT,
+        )
         self._engine.collective_rpc("remove_rendezvous_file")
         self._nccl = NcclReceiver(
             uuid.uuid4().hex, options.tensor_parallel_size, self._init_transfer
@@ -89,6 +94,7 @@ class VllmEngine:
             device=options.device,
             dtype=str(config.model_config.dtype).removeprefix("torch."),
             max_model_len=config.model_config.max_model_len,
+            max_num_seqs=config.scheduler_config.max_num_seqs,
             num_kv_cache_tokens=blocks * config.cache_config.block_size,
             start_seconds=time.monotonic() - started,
         )

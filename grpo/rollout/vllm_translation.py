@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 from grpo.packed import Spans, pack_logprobs, pack_token_ids
 from grpo.rollout.options import EngineOptions
 from grpo.rollout.protocol import Completion
 from grpo.values import FinishReason, SamplingOptions
+from verifiers.errors import UserError
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
@@ -18,11 +21,25 @@ TRANSFER_MODULE = "grpo.rollout.vllm_transfer"
 
 
 def make_engine_args(options: EngineOptions) -> EngineArgs:
-    """Translate our options into vLLM's."""
+    """Translate our options into vLLM's.
+
+    Raises:
+        UserError: vLLM has no such further argument.
+    """
     from vllm.engine.arg_utils import EngineArgs
 
+    known = {field.name for field in fields(EngineArgs)}
+    for name in options.engine_args.keys() - known:
+        close = ", ".join(get_close_matches(name, known)) or "none that is like it"
+        raise UserError(f"rollout.engine_args.{name}: vLLM has no such argument, but {close}.")
+    return EngineArgs(**options.engine_args, **choose_engine_args(options))
+
+
+def choose_engine_args(options: EngineOptions) -> dict[str, Any]:
+    """The arguments of vLLM's engine that our options decide about."""
     chosen: dict[str, Any] = {
         "max_model_len": options.max_model_len,
+        "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "gpu_memory_utilization": options.gpu_memory_utilization,
         "block_size": options.block_size,
@@ -35,26 +52,25 @@ def make_engine_args(options: EngineOptions) -> EngineArgs:
         chosen["enable_sleep_mode"] = True
     if options.kv_cache_memory_mb is not None:
         chosen["kv_cache_memory_bytes"] = options.kv_cache_memory_mb << 20
-    return EngineArgs(
-        model=options.model,
-        dtype=options.dtype,
-        seed=options.seed,
-        max_num_seqs=options.max_num_seqs,
-        tensor_parallel_size=options.tensor_parallel_size,
+    return {
+        "model": options.model,
+        "dtype": options.dtype,
+        "seed": options.seed,
+        "tensor_parallel_size": options.tensor_parallel_size,
         # Inside a Ray actor vLLM would otherwise look for a placement group of its own.
-        distributed_executor_backend="mp" if options.tensor_parallel_size > 1 else "uni",
-        enable_prefix_caching=options.enable_prefix_caching,
-        enforce_eager=bool(options.enforce_eager),
-        logprobs_mode="processed_logprobs",
+        "distributed_executor_backend": "mp" if options.tensor_parallel_size > 1 else "uni",
+        "enable_prefix_caching": options.enable_prefix_caching,
+        "enforce_eager": bool(options.enforce_eager),
+        "logprobs_mode": "processed_logprobs",
         # Token ids in, token ids out; and no sampling defaults from the model's folder.
-        skip_tokenizer_init=True,
-        generation_config="vllm",
-        disable_log_stats=True,
-        use_tqdm_on_load=False,
-        worker_extension_cls=f"{TRANSFER_MODULE}.HostWeightExtension",
-        weight_transfer_config={"backend": f"verigrad_{options.weight_backend}"},  # pyright: ignore[reportArgumentType]
+        "skip_tokenizer_init": True,
+        "generation_config": "vllm",
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+        "worker_extension_cls": f"{TRANSFER_MODULE}.HostWeightExtension",
+        "weight_transfer_config": {"backend": f"verigrad_{options.weight_backend}"},
         **{name: value for name, value in chosen.items() if value is not None},
-    )
+    }
 
 
 def make_sampling_params(sampling: SamplingOptions, *, seed: int) -> SamplingParams:

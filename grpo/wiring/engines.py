@@ -38,14 +38,21 @@ def make_engine_options(
         max_model_len=rollout.max_model_len
         or config.max_prompt_length + _longest_completion(config),
         max_num_seqs=rollout.max_num_seqs,
+        max_num_batched_tokens=rollout.max_num_batched_tokens,
         tensor_parallel_size=rollout.tensor_parallel_size,
-        gpu_memory_utilization=rollout.gpu_memory_utilization,
+        gpu_memory_utilization=find_utilization(config, plan.takes_turns),
         kv_cache_memory_mb=rollout.kv_cache_memory_mb,
         enforce_eager=rollout.enforce_eager,
         num_threads=plan.engine_threads or rollout.num_threads,
         weight_backend=find_backend(transport),
         can_sleep=engines_sleep(config, plan),
+        engine_args=rollout.engine_args,
     )
+
+
+def find_utilization(config: RunConfig, shared: bool) -> float:
+    """The share of a GPU that an engine takes, by whether a learner rank has the same."""
+    return config.rollout.gpu_memory_utilization or (0.5 if shared else 0.9)
 
 
 def make_sampling(config: RunConfig, prepared: Prepared) -> SamplingOptions:

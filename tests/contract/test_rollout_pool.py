@@ -48,6 +48,7 @@ class ScriptedEngine:
         device="cpu",
         dtype="float32",
         max_model_len=512,
+        max_num_seqs=16,
         num_kv_cache_tokens=0,
         start_seconds=0.0,
     )

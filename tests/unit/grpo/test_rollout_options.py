@@ -54,6 +54,7 @@ def test_what_the_user_chose_stays(model, device):
         model=model,
         device=device,
         dtype="float16",
+        max_num_seqs=8,
         kv_cache_memory_mb=64,
         block_size=64,
         enforce_eager=True,
