@@ -24,6 +24,14 @@ def find_device() -> Literal["cpu", "cuda"]:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def find_gpu_bytes() -> float:
+    """Memory of this machine's smallest GPU."""
+    import torch
+
+    count = torch.cuda.device_count()
+    return float(min(torch.cuda.get_device_properties(i).total_memory for i in range(count)))
+
+
 def resolve_dtype(dtype: str) -> str:
     """What `auto` means here: float32 on CPU, where bfloat16 is far slower, bfloat16 on GPU."""
     if dtype != "auto":

@@ -12,7 +12,7 @@ import psutil
 from grpo.config.schema import RunConfig
 from verifiers.errors import UserError
 
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Resident memory of an idle process once its libraries are imported, measured on Linux.
 _ENGINE_PROCESS = 0.60e9
 _LEARNER_PROCESS = 0.45e9
@@ -72,7 +72,7 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
             num_bytes=engines
             * (
                 _ENGINE_PROCESS
-                + parameters * _BYTES[dtype]
+                + parameters * BYTES[dtype]
                 + config.rollout.kv_cache_memory_mb * 2**20
             ),
             knob="rollout.kv_cache_memory_mb, rollout.num_engines",
@@ -89,7 +89,7 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
             num_bytes=ranks * activations,
             knob="max_tokens_per_microbatch, learner.gradient_checkpointing",
         ),
-        Share(part="weights in transit", num_bytes=2.0 * parameters * _BYTES[dtype], knob="-"),
+        Share(part="weights in transit", num_bytes=2.0 * parameters * BYTES[dtype], knob="-"),
         Share(
             part="verifiers",
             num_bytes=config.verification.num_workers * _VERIFIER_PROCESS,

@@ -223,5 +223,29 @@ def describe_resources(several: Iterable[Resources]) -> str:
     return ", ".join(f"{count} x {{{text}}}" for text, count in counts.items())
 
 
+def describe_placement(plan: PlacementPlan, parts: Parts, nodes: Sequence[Resources]) -> str:
+    """Where engines and ranks are, and which GPUs have nothing to do.
+
+    Args:
+        plan: Of the run.
+        parts: What it places.
+        nodes: What each node of the cluster has in all.
+
+    Example:
+        >>> parts = Parts(num_engines=1, world_size=1)
+        >>> nodes = [{"GPU": 8, "CPU": 64}]
+        >>> plan = plan_placement(None, parts, on_gpu=True, nodes=nodes)
+        >>> describe_placement(plan, parts, nodes)
+        'dedicated, 2 of 8 GPUs for 1 engine(s) and 1 rank(s); 6 idle: raise one of the two numbers'
+    """
+    used, there = _total("GPU", plan.bundles), _total("GPU", nodes)
+    on = f"{used:g} of {there:g} GPUs" if used else "CPU"
+    text = f"{plan.placement}, {on} for {parts.num_engines} engine(s)"
+    if parts.world_size:
+        text += f" and {parts.world_size} rank(s)"
+    idle = there - used if used else 0
+    return f"{text}; {idle:g} idle: raise one of the two numbers" if idle else text
+
+
 def _total(kind: str, several: Iterable[Resources]) -> float:
     return sum(resources.get(kind, 0) for resources in several)

@@ -25,7 +25,8 @@ from grpo.ledger import FILE as LEDGER_FILE
 from grpo.ledger import PromptLedger
 from grpo.loop import train
 from grpo.objective import make_objective, make_reward_policy
-from grpo.placement import PlacementHolder
+from grpo.placement import PlacementHolder, list_nodes
+from grpo.placement_plan import describe_placement
 from grpo.preparation import Prepared, describe, prepare
 from grpo.recorder import RunRecorder
 from grpo.resuming import (
@@ -43,7 +44,7 @@ from grpo.timing import Laps, Timeline
 from grpo.trackers import Tracker, open_trackers
 from grpo.wiring.machinery import Machinery
 from grpo.wiring.parts import make_parts, make_turns
-from grpo.wiring.placement import reserve_placement
+from grpo.wiring.placement import describe_gpu, find_transport, make_placed_parts, reserve_placement
 from grpo.wiring.recovery import make_publisher, make_recovery
 from grpo.wiring.stages import make_source
 from verifiers.fleet import FleetError
@@ -86,6 +87,11 @@ def run_training(
         fetch_to_nodes(prepared.inputs.model, placement.node_ids, console.line)
         for line in describe(config, prepared):
             console.line(line)
+        placed = make_placed_parts(config, with_learner=True)
+        console.line(f"placement  {describe_placement(placement.plan, placed, list_nodes())}")
+        transport = find_transport(config, placement)
+        if held := describe_gpu(config, prepared.inputs.model, placement.plan, transport):
+            console.line(f"memory     {held}")
         directory = (start and start.directory) or _make_directory(config, start)
         console.line(f"folder     {directory.path}")
         laps.lap("Ray, prompts and model")

@@ -111,9 +111,8 @@ def read_output(output: RequestOutput) -> Completion:
     prompt_logprobs: tuple[float, ...] = ()
     if output.prompt_logprobs is not None:
         # vLLM has none for the first token.
-        prompt_logprobs = _read_logprobs(
-            output.prompt_logprobs, (output.prompt_token_ids or [])[1:]
-        )
+        prompt_ids = output.prompt_token_ids or []
+        prompt_logprobs = tuple(_read_logprobs(output.prompt_logprobs, prompt_ids[1:]))
     return Completion(
         request_id=output.request_id,
         token_ids=token_ids,

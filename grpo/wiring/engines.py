@@ -15,7 +15,7 @@ from grpo.rollout.weights import Transport
 from grpo.served.options import ServedOptions
 from grpo.served.pool import ServedPool
 from grpo.values import SamplingOptions
-from grpo.wiring.placement import engines_sleep
+from grpo.wiring.placement import engines_sleep, find_utilization
 
 
 def make_engine_options(
@@ -48,11 +48,6 @@ def make_engine_options(
         can_sleep=engines_sleep(config, plan),
         engine_args=rollout.engine_args,
     )
-
-
-def find_utilization(config: RunConfig, shared: bool) -> float:
-    """The share of a GPU that an engine takes, by whether a learner rank has the same."""
-    return config.rollout.gpu_memory_utilization or (0.5 if shared else 0.9)
 
 
 def make_sampling(config: RunConfig, prepared: Prepared) -> SamplingOptions:

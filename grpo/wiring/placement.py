@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from grpo.config.schema import RunConfig
-from grpo.environment import find_device
+from grpo.environment import find_device, find_gpu_bytes, resolve_dtype
+from grpo.gpu_memory_plan import GpuFacts, check_rank, describe_rank, plan_rank
+from grpo.memory_plan import count_parameters
 from grpo.placement import PlacementHolder, find_own_node, list_nodes
 from grpo.placement_plan import Parts, PlacementPlan, plan_placement
 from grpo.rollout.choosing import Between, choose_transport
-from grpo.rollout.weights import Transport
+from grpo.rollout.weights import DEVICE_TRANSPORTS, Transport
 
 
 def reserve_placement(config: RunConfig, *, with_learner: bool) -> PlacementHolder:
@@ -24,13 +28,7 @@ def reserve_placement(config: RunConfig, *, with_learner: bool) -> PlacementHold
     wanted = None if config.placement == "auto" or not with_learner else config.placement
     plan = plan_placement(
         wanted,
-        Parts(
-            num_engines=config.rollout.num_engines,
-            tensor_parallel_size=config.rollout.tensor_parallel_size,
-            world_size=config.learner.world_size if with_learner else 0,
-            engine_threads=config.rollout.num_threads,
-            rank_threads=config.learner.num_threads,
-        ),
+        make_placed_parts(config, with_learner=with_learner),
         on_gpu=on_gpu,
         nodes=list_nodes(),
     )
@@ -38,6 +36,17 @@ def reserve_placement(config: RunConfig, *, with_learner: bool) -> PlacementHold
     holder = PlacementHolder(plan, wait_s=wait_s)
     holder.reserve()
     return holder
+
+
+def make_placed_parts(config: RunConfig, *, with_learner: bool) -> Parts:
+    """What has to be placed."""
+    return Parts(
+        num_engines=config.rollout.num_engines,
+        tensor_parallel_size=config.rollout.tensor_parallel_size,
+        world_size=config.learner.world_size if with_learner else 0,
+        engine_threads=config.rollout.num_threads,
+        rank_threads=config.learner.num_threads,
+    )
 
 
 def engines_sleep(config: RunConfig, plan: PlacementPlan) -> bool:
@@ -69,3 +78,36 @@ def find_transport(config: RunConfig, placement: PlacementHolder) -> Transport:
         apart=plan.placement == "dedicated",
     )
     return choose_transport(None if chosen == "auto" else chosen, between)
+
+
+def describe_gpu(config: RunConfig, model: str, plan: PlacementPlan, transport: Transport) -> str:
+    """What a learner rank's GPU will hold; nothing where that is not known.
+
+    On a cluster, GPUs are those of other machines.
+
+    Raises:
+        UserError: It is too small.
+    """
+    parameters = count_parameters(Path(model))
+    if find_device() == "cpu" or config.ray.address is not None or parameters is None:
+        return ""
+    gpu = GpuFacts(
+        num_bytes=find_gpu_bytes(),
+        shared=plan.takes_turns,
+        engine_sleeps=engines_sleep(config, plan),
+        keeps_copy=transport in DEVICE_TRANSPORTS,
+    )
+    held = plan_rank(
+        config,
+        parameters,
+        gpu,
+        dtype=resolve_dtype(config.rollout.dtype),
+        utilization=find_utilization(config, plan.takes_turns),
+    )
+    check_rank(held, gpu)
+    return describe_rank(held, gpu)
+
+
+def find_utilization(config: RunConfig, shared: bool) -> float:
+    """The share of a GPU that an engine takes, by whether a learner rank has the same."""
+    return config.rollout.gpu_memory_utilization or (0.5 if shared else 0.9)

@@ -1,9 +1,17 @@
+import re
+
 import pytest
 
 from grpo import placement
 from grpo.config import RunConfig
 from grpo.placement import PlacementHolder
-from grpo.placement_plan import Parts, describe_resources, find_misfit, plan_placement
+from grpo.placement_plan import (
+    Parts,
+    describe_placement,
+    describe_resources,
+    find_misfit,
+    plan_placement,
+)
 from grpo.rollout.choosing import Between, choose_transport, find_backend
 from grpo.wiring import placement as wiring
 from verifiers.errors import UserError
@@ -114,6 +122,22 @@ def test_threads_that_the_user_gave_are_kept_and_may_not_fit():
     misfit = find_misfit(plan.bundles, TWO_NODES)
     assert misfit == "one part alone takes 3 CPU, and the largest node has 2"
     assert find_misfit([{"CPU": 2}] * 3, TWO_NODES) == "the parts take 6 CPU, and the cluster has 4"
+
+
+@pytest.mark.parametrize(
+    ("engines", "ranks", "on_gpu", "words"),
+    [
+        (1, 1, True, "dedicated, 2 of 8 GPUs for 1 engine(s) and 1 rank(s); 6 idle: raise one"),
+        (4, 4, True, "dedicated, 8 of 8 GPUs for 4 engine(s) and 4 rank(s)$"),
+        (8, 8, True, "colocated, 8 of 8 GPUs for 8 engine(s) and 8 rank(s)$"),
+        (2, 1, False, "colocated, CPU for 2 engine(s) and 1 rank(s)$"),
+    ],
+)
+def test_gpus_without_work_are_named(engines, ranks, on_gpu, words):
+    parts = Parts(num_engines=engines, world_size=ranks)
+    plan = plan_placement(None, parts, on_gpu=on_gpu, nodes=gpus(8))
+    pattern = words.replace("(", r"\(").replace(")", r"\)")
+    assert re.match(pattern, describe_placement(plan, parts, gpus(8)))
 
 
 def test_resources_in_words():

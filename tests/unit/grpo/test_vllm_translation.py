@@ -6,7 +6,7 @@ from grpo.config import RunConfig
 from grpo.config.sections import OWN_ENGINE_ARGS, EngineConfig
 from grpo.rollout.options import EngineOptions, resolve_options
 from grpo.rollout.vllm_translation import choose_engine_args, make_engine_args
-from grpo.wiring.engines import find_utilization
+from grpo.wiring.placement import find_utilization
 from verifiers.errors import UserError
 
 CPU = EngineOptions(
