@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from grpo.checkpointer import RunCheckpointer
@@ -37,6 +38,7 @@ from grpo.resuming import (
     restore_parts,
 )
 from grpo.rollout.errors import RolloutError
+from grpo.rollout.protocol import EngineFacts
 from grpo.run_directory import RunDirectory
 from grpo.skips import SkipGuard
 from grpo.stopping import StopSignal
@@ -141,6 +143,8 @@ def _train(
         timeline=timeline,
     ) as machinery:
         assert machinery.learner is not None
+        if start is None or start.directory is None:
+            _write_environment(directory, config, machinery.pool.wait_ready()[0])
         publisher = make_publisher(config, prepared, machinery)
         learner = make_turns(config, machinery, publisher)
         probe = _choose_probe(prepared)
@@ -284,12 +288,18 @@ def _running(
 def _make_directory(config: RunConfig, start: Start | None) -> RunDirectory:
     directory = RunDirectory.create(config.output_dir, config.run_name)
     directory.write_config(config)
-    directory.write_json(
-        "environment.json", describe_environment() | {"sandbox": describe_sandbox(config.sandbox)}
-    )
+    _write_environment(directory, config)
     if start is not None:
         directory.write_json(FORKED_FROM, {"checkpoint": str(start.checkpoint)})
     return directory
+
+
+def _write_environment(
+    directory: RunDirectory, config: RunConfig, engine: EngineFacts | None = None
+) -> None:
+    """What the run runs on; its engines are known once they are up."""
+    facts = describe_environment() | {"sandbox": describe_sandbox(config.sandbox)}
+    directory.write_json("environment.json", facts | ({"engine": asdict(engine)} if engine else {}))
 
 
 def _choose_probe(prepared: Prepared) -> tuple[int, ...]:

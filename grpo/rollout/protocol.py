@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ class EngineFacts:
 
     Attributes:
         version: Of vLLM.
+        model_runner: Which of vLLM's two model runners computes.
         device: Kind of device it computes on.
         dtype: Of the weights.
         max_model_len: Longest prompt and completion together, in tokens.
@@ -29,6 +30,7 @@ class EngineFacts:
     """
 
     version: str
+    model_runner: Literal["V1", "V2"]
     device: str
     dtype: str
     max_model_len: int

@@ -91,6 +91,7 @@ class VllmEngine:
         blocks = config.cache_config.num_gpu_blocks or 0
         self._facts = EngineFacts(
             version=version,
+            model_runner="V2" if config.use_v2_model_runner else "V1",
             device=options.device,
             dtype=str(config.model_config.dtype).removeprefix("torch."),
             max_model_len=config.model_config.max_model_len,

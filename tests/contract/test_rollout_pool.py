@@ -45,6 +45,7 @@ class ScriptedEngine:
 
     facts = EngineFacts(
         version="scripted",
+        model_runner="V1",
         device="cpu",
         dtype="float32",
         max_model_len=512,
