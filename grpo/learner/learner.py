@@ -22,10 +22,9 @@ from grpo.learner.guard import Guard
 from grpo.learner.microbatch import compute_microbatch_loss
 from grpo.learner.optimizer import build_optimizer, set_learning_rate
 from grpo.learner.options import LearnerOptions
-from grpo.learner.parallel import clip_gradient, distribute_policy
+from grpo.learner.parallel import clip_gradient, distribute_policy, load_for_rank
 from grpo.learner.passes import Passes, Prepared, needs_scores
 from grpo.learner.planning import MiniBatch, Planner
-from grpo.learner.policy import load_policy
 from grpo.learner.preparing import prepare_updates
 from grpo.learner.reference import make_reference
 from grpo.learner.report import UpdateReport, why_skip
@@ -49,7 +48,7 @@ class Learner:
         self.accelerator = Accelerator(cpu=options.use_cpu, mixed_precision=mixed_precision)
         # Weights that are drawn, as an adapter's are, must be the same on every rank.
         seed_everything(derive_seed(options.seed, "policy"))
-        self.policy = load_policy(options, trainable=True)
+        self.policy = load_for_rank(options, self.accelerator, trainable=True)
         seed_everything(derive_seed(options.seed, "learner", self.accelerator.process_index))
         self._wrapped = distribute_policy(
             self.policy, self.accelerator, options.sharding, trainable=True

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from accelerate import init_empty_weights
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from grpo.learner.adapters import add_adapters
 from grpo.learner.logprobs import compute_logprobs
@@ -142,7 +143,7 @@ class Policy(nn.Module):
         return head
 
 
-def load_policy(options: LearnerOptions, *, trainable: bool) -> Policy:
+def load_policy(options: LearnerOptions, *, trainable: bool, empty: bool = False) -> Policy:
     """Load the model that training starts from, as the policy or as its frozen reference.
 
     Both hold float32 weights (float64 in proofs): the policy because small updates vanish in
@@ -152,13 +153,14 @@ def load_policy(options: LearnerOptions, *, trainable: bool) -> Policy:
     Args:
         options: Names the model.
         trainable: Whether its weights change; otherwise they are frozen.
+        empty: Leave the weights on the device `meta`, for a rank that is given its shards of them.
 
     Raises:
         UserError: If there is no such model, or it is none that `Policy` can train.
     """
     dtype = torch.float64 if options.precision == "float64" else torch.float32
     try:
-        model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype)
+        model = _outline_model(options.model, dtype) if empty else _load_model(options.model, dtype)
     except (OSError, ValueError) as error:
         raise UserError(
             f"model={options.model!r} cannot be loaded as a causal language model: {error} Give a"
@@ -169,14 +171,28 @@ def load_policy(options: LearnerOptions, *, trainable: bool) -> Policy:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     policy = Policy(model, temperature=options.temperature)
     policy.requires_grad_(trainable)
-    if trainable:
+    if trainable and not empty:
         policy.check_output_layer()
     if packs_samples(options):
-        policy.check_packing()
+        if not empty:
+            policy.check_packing()
         use_fastest_attention(model, options)
     if trainable:
         _choose_trainable(model, options)
     return policy.train(trainable)
+
+
+def _load_model(name: str, dtype: torch.dtype) -> PreTrainedModel:
+    return AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+
+
+def _outline_model(name: str, dtype: torch.dtype) -> PreTrainedModel:
+    """The model without its weights; buffers that follow from the configuration are there."""
+    config = AutoConfig.from_pretrained(name)
+    with init_empty_weights(include_buffers=False):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model.tie_weights()  # what is registered there is a new parameter each time
+    return model
 
 
 def _choose_trainable(model: PreTrainedModel, options: LearnerOptions) -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from grpo.learner.adapters import adapters_off
 from grpo.learner.options import LearnerOptions
-from grpo.learner.parallel import distribute_policy
-from grpo.learner.policy import Policy, load_policy
+from grpo.learner.parallel import distribute_policy, load_for_rank
+from grpo.learner.policy import Policy
 from grpo.learner.shards import own_part
 
 
@@ -86,7 +86,7 @@ class PolicyCopy:
     """
 
     def __init__(self, options: LearnerOptions, accelerator: Accelerator) -> None:
-        self.policy = load_policy(options, trainable=False)
+        self.policy = load_for_rank(options, accelerator, trainable=False)
         distribute_policy(self.policy, accelerator, options.sharding, trainable=False)
         self._device = accelerator.device
         self._offload = options.reference_offload

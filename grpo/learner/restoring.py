@@ -70,7 +70,7 @@ def restore_optimizer(
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     state = {
         index: {
-            key: take_share(value, weight)
+            key: take_share(value, weight).clone()  # out of the file, which may be deleted
             if isinstance(value, Tensor) and value.shape == weight.shape
             else value
             for key, value in saved[name].items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -30,6 +31,22 @@ def take_share(whole: Tensor, like: Tensor) -> Tensor:
             whole.to(like.device), like.device_mesh, like.placements, src_data_rank=source
         ),
     )
+
+
+def scatter(whole: Tensor | None, like: Tensor) -> Tensor:
+    """The part of a whole tensor that a rank holds of it; all ranks have to call it together.
+
+    Args:
+        whole: On the first rank, its values; None on the others.
+        like: A sharded tensor of the same shape.
+    """
+    assert isinstance(like, DTensor), "a tensor that is whole has no shares"
+    device = like.to_local().device
+    if whole is None:
+        given = torch.empty(like.shape, dtype=like.dtype, device=device)
+    else:
+        given = whole.detach().to(device)
+    return distribute_tensor(given, like.device_mesh, like.placements, src_data_rank=0)
 
 
 def own_part(tensor: Tensor) -> Tensor:

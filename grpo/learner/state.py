@@ -97,7 +97,10 @@ class LearnerState:
         learner = self._learner
         restore_policy(learner.policy, folder)
         own = folder / LEARNER
-        training = torch.load(own / "optimizer.pt", map_location="cpu", weights_only=True)
+        # Mapped, not read: a rank takes its share of each moment, and no rank needs all of them.
+        training = torch.load(
+            own / "optimizer.pt", map_location="cpu", weights_only=True, mmap=True
+        )
         restore_optimizer(learner.policy, learner.optimizer, training["optimizer"], folder)
         learner.updates_done = training["updates_done"]
         learner.policy_version = training["policy_version"]

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from grpo.algorithms.objective import Objective
 from grpo.algorithms.presets import resolve_objective
 from grpo.learner.options import LoraOptions
+from grpo.learner.policy import load_policy
 
 RANK = Path(__file__).parent / "ranks" / "learner_rank.py"
 
@@ -172,6 +174,21 @@ def test_fsdp2_shards_the_weights_and_trains_as_one_rank_does(exact, samples, bu
         for found, expected in zip(rank["metrics"], single["metrics"], strict=True):
             assert found["loss"] == pytest.approx(expected["loss"], abs=1e-6)
             assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-4)
+
+
+@pytest.mark.parametrize("lora", [None, LoraOptions(r=4)], ids=["full", "lora"])
+def test_a_rank_that_is_given_its_shards_loads_no_weights(exact, lora):
+    options = replace(exact, lora=lora)
+    whole = load_policy(options, trainable=True)
+    outline = load_policy(options, trainable=True, empty=True)
+    assert {w.device.type for n, w in outline.named_parameters() if "lora_" not in n} == {"meta"}
+    for one, other in zip(whole.named_parameters(), outline.named_parameters(), strict=True):
+        assert one[0] == other[0]
+        for trait in ("shape", "dtype", "requires_grad"):
+            assert getattr(one[1], trait) == getattr(other[1], trait), (one[0], trait)
+    for one, other in zip(whole.named_buffers(), outline.named_buffers(), strict=True):
+        assert one[0] == other[0]
+        assert torch.equal(one[1], other[1])
 
 
 @pytest.mark.timeout(400)
