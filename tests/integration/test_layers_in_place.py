@@ -43,9 +43,10 @@ def model():
     if not current_platform.is_cpu():
         pytest.skip("layers are packed on a CPU only")
     current_platform.import_kernels()
-    model = nn.ModuleList(Stacked(UnquantizedLinearMethod()) for _ in range(NUM_LAYERS))
+    layers = [Stacked(UnquantizedLinearMethod()) for _ in range(NUM_LAYERS)]
+    model = nn.ModuleList(layers)
     record_metadata_for_reloading(model)
-    for layer in model:
+    for layer in layers:
         layer.quant_method.process_weights_after_loading(layer)
         assert layer.weight.numel() == 0
     return model

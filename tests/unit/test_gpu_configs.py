@@ -8,12 +8,12 @@ import pytest
 
 from grpo.cli import main
 from grpo.config import load_config
-from grpo.placement_plan import Parts, find_misfit, plan_placement
+from grpo.placement_plan import Parts, Placement, find_misfit, plan_placement
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "datasets" / "fixtures"
 NODE = {"CPU": 64.0, "GPU": 8.0}
-SHAPES = {
+SHAPES: dict[str, tuple[Placement, list[dict[str, float]]]] = {
     "qwen2.5-7b-math-8xh100": ("colocated", [NODE]),
     "qwen2.5-7b-math-2x8xh100": ("dedicated", [NODE, NODE]),
 }

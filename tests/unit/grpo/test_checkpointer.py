@@ -133,7 +133,9 @@ def make_config(**options):
 
 
 def resume(run, config):
-    return find_start(config, resume=str(run), fork=None, warn=pytest.fail)
+    start = find_start(config, resume=str(run), fork=None, warn=pytest.fail)
+    assert start is not None
+    return start
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ def test_a_7b_model_on_defaults_is_refused_with_the_cure():
         UserError, match=r"122 GB during an update.* 80 GB.*learner\.sharding=fsdp2"
     ):
         check_rank(plan(), H100)
-    for fits in ({"learner": FSDP2}, {"lora_r": 16}):
-        check_rank(plan(**fits), H100)
+    for fits in (plan(learner=FSDP2), plan(lora_r=16)):
+        check_rank(fits, H100)
     assert describe_rank(plan(learner=FSDP2), H100).startswith("15.2 of 80 GB on a rank's GPU")
 
 

@@ -203,14 +203,15 @@ def test_an_engine_that_dies_in_a_push_holds_up_no_other_push(groups, sender):
 
 def test_each_engine_that_was_replaced_gives_its_group_back(groups, sender):
     lives = Engine(groups, "lives")
+    newest = lives
     for restart in range(4):
-        engines = [lives, Engine(groups, f"engine-{restart}")]
+        newest = Engine(groups, f"engine-{restart}")
         payload = send(sender, groups, TENSORS)
-        for engine in engines:
+        for engine in (lives, newest):
             engine.take(payload)
     send(sender, groups, TENSORS)
     open_groups = [group for group in groups.values() if not group.aborted.is_set()]
-    assert open_groups == [lives.group, engines[-1].group]
+    assert open_groups == [lives.group, newest.group]
     sender.close()
     assert all(group.aborted.is_set() for group in groups.values())
 
@@ -289,7 +290,7 @@ class Cuda:
 
     def export(self, tensor):
         self.exported.append(tensor)
-        arguments = [None] * 15
+        arguments: list[int | None] = [None] * 15
         arguments[0], arguments[6] = len(self.exported) - 1, 5
         return None, tuple(arguments)
 
@@ -330,7 +331,8 @@ class Worker:
 
     def take(self, payload):
         self.engine.start_weight_update()
-        self.engine.receive_weights(self.engine.parse_update_info(make_ipc_update(payload)))
+        update: Any = self.engine.parse_update_info(make_ipc_update(payload))
+        self.engine.receive_weights(update)
         assert self.engine.loaded_checksum == payload.checksum
         return self.model.weights
 

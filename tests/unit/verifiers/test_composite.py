@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -209,7 +210,7 @@ def test_each_part_keeps_to_its_own_number_at_a_time(tmp_path, monkeypatch):
     path.write_text(CHECKS)
     remote = {"verifier": f"{path}:remote", "name": "remote"}
     judge = Judge({"composite": {"parts": [remote, {"verifier": "exact"}]}})
-    composite = judge._verifiers["composite"]
+    composite: Any = judge._verifiers["composite"]
     assert composite.concurrency == 16
 
     # Each waits for company, which the second part may never have.
