@@ -9,11 +9,8 @@ all else is written where it lies. The model's own `load_weights` and weight loa
 from __future__ import annotations
 
 import inspect
-import threading
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
 
 import torch
@@ -52,10 +49,9 @@ class InPlaceLoad:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._packer = Packer()
         memory = TurnMemory()
         self._emptied = {
-            name: EmptiedLayer(name, layer, memory, self._packer)
+            name: EmptiedLayer(name, layer, memory)
             for name, layer in model.named_modules()
             if _is_emptied(layer)
         }
@@ -75,46 +71,15 @@ class InPlaceLoad:
             )
         packed = {layer.layer for layer in self._emptied.values()}
         owners: dict[int, nn.Module] = {}
-        shared: list[tuple[nn.Module, nn.Module]] = []
         for layer in self._model.modules():
             if isinstance(layer, Attention):
                 layer.process_weights_after_loading(dtype)
             elif layer not in packed and _find_method(layer) is not None:
                 owner = owners.setdefault(id(layer.weight), layer)
                 if owner is layer:
-                    self._packer.pack(layer)
+                    pack(layer)
                 else:
-                    shared.append((owner, layer))
-        self._packer.finish()
-        for owner, layer in shared:
-            share_packed_weight(owner, layer)
-
-
-class Packer:
-    """Packs layers in threads: vLLM packs one with a single thread, however many there are."""
-
-    def __init__(self) -> None:
-        self._num_threads = torch.get_num_threads()
-        self._threads = ThreadPoolExecutor(self._num_threads, thread_name_prefix="pack")
-        self._begun: deque[Future[None]] = deque()
-
-    def pack(self, layer: nn.Module, then: Callable[[], None] = lambda: None) -> None:
-        """Make a layer compute with its present weight; returns before that is done.
-
-        Args:
-            layer: The layer.
-            then: Is called in the thread, afterwards.
-        """
-        # The weights that wait for a thread take memory.
-        while len(self._begun) > self._num_threads:
-            self._begun.popleft().result()
-        self._begun.append(self._threads.submit(_pack, layer, then))
-
-    def finish(self) -> None:
-        """Wait until all is packed."""
-        while self._begun:
-            self._begun.popleft().result()
-        self._threads.shutdown()
+                    share_packed_weight(owner, layer)
 
 
 class EmptiedLayer:
@@ -124,15 +89,13 @@ class EmptiedLayer:
         name: The layer's.
         layer: Gets a weight of its old shape with no memory behind it.
         memory: Holds that weight from its first shard until it is packed.
-        packer: Packs it when it has all of them.
     """
 
-    def __init__(self, name: str, layer: nn.Module, memory: TurnMemory, packer: Packer) -> None:
+    def __init__(self, name: str, layer: nn.Module, memory: TurnMemory) -> None:
         self.layer = layer
         self._name = name
         self.complete = False
         self._memory = memory
-        self._packer = packer
         self._num_loaded = 0
         self._weight: Any = make_hollow_weight(layer)
         self._hollow: Tensor = self._weight.data
@@ -155,12 +118,10 @@ class EmptiedLayer:
         self._num_loaded += num_loaded
         if self._num_loaded >= get_tensor_load_numel(self._weight):
             self.complete = True
-            self._packer.pack(self.layer, self._give_back)
+            pack(self.layer)
+            self._memory.give_back(self._weight.data)
+            self._weight.data = self._hollow
         return answer
-
-    def _give_back(self) -> None:
-        self._memory.give_back(self._weight.data)
-        self._weight.data = self._hollow
 
 
 class TurnMemory:
@@ -168,26 +129,23 @@ class TurnMemory:
 
     def __init__(self) -> None:
         self._free: list[Tensor] = []
-        self._lock = threading.Lock()
 
     def take(self, like: Tensor) -> Tensor:
         """A tensor of the same shape and type, of whatever values."""
-        with self._lock:
-            self._free.sort(key=lambda memory: memory.nbytes)
-            place = bisect_left(self._free, like.nbytes, key=lambda memory: memory.nbytes)
-            if place < len(self._free):
-                taken = self._free.pop(place)
-            else:
-                # What is too small now makes room.
-                self._free.clear()
-                taken = torch.empty(like.nbytes, dtype=torch.uint8)
+        self._free.sort(key=lambda memory: memory.nbytes)
+        place = bisect_left(self._free, like.nbytes, key=lambda memory: memory.nbytes)
+        if place < len(self._free):
+            taken = self._free.pop(place)
+        else:
+            # What is too small now makes room.
+            self._free.clear()
+            taken = torch.empty(like.nbytes, dtype=torch.uint8)
         return taken[: like.nbytes].view(like.dtype).view(like.shape)
 
     def give_back(self, taken: Tensor) -> None:
         """Let others have it."""
         whole = torch.empty(0, dtype=torch.uint8).set_(taken.untyped_storage())
-        with self._lock:
-            self._free.append(whole)
+        self._free.append(whole)
 
 
 def make_hollow_weight(layer: nn.Module) -> Tensor:
@@ -199,12 +157,11 @@ def make_hollow_weight(layer: nn.Module) -> Tensor:
     return restore_layer_refs(weight, layer)
 
 
-@torch.no_grad()
-def _pack(layer: nn.Module, then: Callable[[], None]) -> None:
+def pack(layer: nn.Module) -> None:
+    """Make a layer compute with its present weight."""
     method = _find_method(layer)
     assert method is not None, "only layers with one are packed"
     method.process_weights_after_loading(layer)
-    then()
 
 
 def share_packed_weight(owner: nn.Module, layer: nn.Module) -> None:
