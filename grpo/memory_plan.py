@@ -89,7 +89,12 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
             num_bytes=ranks * activations,
             knob="max_tokens_per_microbatch, learner.gradient_checkpointing",
         ),
-        Share(part="weights in transit", num_bytes=2.0 * parameters * BYTES[dtype], knob="-"),
+        Share(
+            part="weights in transit",
+            # An adapter is small.
+            num_bytes=0 if config.lora_push == "adapter" else 2.0 * parameters * BYTES[dtype],
+            knob="-",
+        ),
         Share(
             part="verifiers",
             num_bytes=config.verification.num_workers * _VERIFIER_PROCESS,

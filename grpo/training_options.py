@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from grpo.config.schema import RunConfig
 from grpo.environment import resolve_dtype
 from grpo.learner.selecting import select_names
+from grpo.rollout.options import LORA_RANKS
+from grpo.rollout.weights import DEVICE_TRANSPORTS
 from verifiers.errors import UserError
 
 
@@ -46,6 +48,8 @@ def _find_disagreements(config: RunConfig, device: str) -> Iterator[str]:
         yield "lora_target_modules is set, but lora_r=0 trains without adapters; set lora_r."
     if config.learner.reference_offload:
         yield from _find_what_offloading_lacks(config, device)
+    if config.lora_push == "adapter":
+        yield from _find_what_adapters_lack(config)
     if config.ref_model_sync_steps and not config.beta:
         yield (
             f"ref_model_sync_steps={config.ref_model_sync_steps} is for the reference of the KL "
@@ -81,6 +85,22 @@ def _find_what_offloading_lacks(config: RunConfig, device: str) -> Iterator[str]
                 "learner.reference_offload=true would free nothing and cost a pass over each "
                 f"batch: {reason}; leave it out."
             )
+
+
+def _find_what_adapters_lack(config: RunConfig) -> Iterator[str]:
+    if not config.lora_r:
+        yield "lora_push=adapter is set, but lora_r=0 trains without adapters; set lora_r."
+    if config.lora_r > LORA_RANKS[-1]:
+        yield (
+            f"lora_r={config.lora_r} is more than vLLM serves (at most {LORA_RANKS[-1]}); lower "
+            "it, or push whole weights: lora_push=merged."
+        )
+    if config.rollout.weight_transport in DEVICE_TRANSPORTS:
+        yield (
+            f"rollout.weight_transport={config.rollout.weight_transport} carries whole weights "
+            "only; leave it at auto for lora_push=adapter, which sends a few megabytes through the "
+            "host's memory, or set lora_push=merged."
+        )
 
 
 def _find_what_8_bits_lack(config: RunConfig, device: str) -> Iterator[str]:
@@ -134,6 +154,7 @@ def describe_trained(config: RunConfig) -> str:
     if config.lora_r:
         kind = "rsLoRA" if config.use_rslora else "LoRA"
         where = ", ".join(config.lora_target_modules) or "every linear layer but the output"
-        return f"{kind} of rank {config.lora_r} on {where}"
+        alone = ", pushed without the weights under it" if config.lora_push == "adapter" else ""
+        return f"{kind} of rank {config.lora_r} on {where}{alone}"
     frozen = ", ".join(config.learner.frozen_layers)
     return f"all weights but {frozen}" if frozen else "all weights"

@@ -192,6 +192,9 @@ class RunConfig(Section):
     default all but the output layer."""
     use_rslora: bool = False
     """Scale by `lora_alpha / sqrt(lora_r)`, so that high ranks learn as fast as low ones."""
+    lora_push: Literal["merged", "adapter"] = "merged"
+    """What engines are given: `merged` is all weights with the adapters in them, `adapter` is the
+    adapters alone, which vLLM computes beside a base model that it loads once."""
 
     learning_rate: Annotated[float, Field(ge=0)] = 1e-6
     """The highest rate of the schedule; with 0 nothing is learned, which tries out all the rest."""

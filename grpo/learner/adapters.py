@@ -1,4 +1,4 @@
-"""Low-rank adapters: put into a model, switched off for its reference, merged for its engines."""
+"""Low-rank adapters: put into a model, switched off for its reference, given to its engines."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from grpo.learner.adapted_layers import choose_layers
 from grpo.learner.options import LoraOptions
-from grpo.learner.selecting import select_names
 from grpo.learner.shards import gather_tensor
 
 _BASE = ".base_layer"
@@ -31,18 +31,11 @@ def add_adapters(model: PreTrainedModel, options: LoraOptions) -> None:
     Raises:
         UserError: A pattern matches no linear layer.
     """
-    head = model.get_output_embeddings()
-    linear = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and module is not head
-    ]
-    targets = select_names(linear, options.target_modules or ("*",), option="lora_target_modules")
     config = LoraConfig(
         r=options.r,
         # peft's hint says int; it only ever divides it.
         lora_alpha=options.alpha,  # pyright: ignore[reportArgumentType]
-        target_modules=targets,
+        target_modules=choose_layers(model, options.target_modules),
         use_rslora=options.use_rslora,
     )
     inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
@@ -115,6 +108,33 @@ def merge_weight(model: nn.Module, name: str) -> Tensor:
         for part in (layer.base_layer, layer.lora_A[_ADAPTER], layer.lora_B[_ADAPTER])
     )
     return torch.addmm(whole, high, low, alpha=layer.scaling[_ADAPTER])
+
+
+def lay_out_adapters(model: PreTrainedModel, dtype: torch.dtype) -> list[tuple[str, Tensor]]:
+    """List every adapter's two factors, without their values, under the names that peft stores."""
+    return [
+        (stored_name(name), torch.empty(tensor.shape, dtype=dtype, device="meta"))
+        for name, tensor in model.state_dict(keep_vars=True).items()
+        if is_adapter(name)
+    ]
+
+
+def gather_adapters(model: PreTrainedModel, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of `lay_out_adapters`, each gathered from its shards when its turn comes.
+
+    The second factor has the adapter's scale in it, so that what is to be added to a weight is
+    `B @ A` and nothing else has to be known. Where weights are sharded every rank has to go through
+    all of them.
+    """
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if not is_adapter(name):
+            continue
+        whole = gather_tensor(tensor.detach())
+        stem, is_high, _ = name.partition(".lora_B.")
+        if is_high:
+            layer: Any = model.get_submodule(stem)
+            whole = whole * layer.scaling[_ADAPTER]
+        yield stored_name(name), whole.to(dtype)
 
 
 def _switch(layer: Any, *, on: bool) -> None:

@@ -28,7 +28,7 @@ from grpo.learner.planning import MiniBatch, Planner
 from grpo.learner.preparing import prepare_updates
 from grpo.learner.reference import make_reference
 from grpo.learner.report import UpdateReport, why_skip
-from grpo.learner.served import gather_weights, lay_out_weights
+from grpo.learner.served import gather_push, lay_out_push
 from grpo.learner.state import LearnerState
 from grpo.learner.statistics import Statistics
 from grpo.seeding import derive_seed, seed_everything
@@ -291,12 +291,12 @@ class Learner:
         return self._passes.score_text(prompt_ids, completion_ids, temperature)
 
     def lay_out_weights(self) -> list[tuple[str, Tensor]]:
-        """As `grpo.learner.served.lay_out_weights`."""
-        return lay_out_weights(self.policy.model, self.options.served_precision)
+        """As `grpo.learner.served.lay_out_push`."""
+        return lay_out_push(self.policy.model, self.options)
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """As `grpo.learner.served.gather_weights`."""
-        return gather_weights(self.policy.model, self.options.served_precision)
+        """As `grpo.learner.served.gather_push`."""
+        return gather_push(self.policy.model, self.options)
 
     def _gather_breaches(self) -> tuple[str, ...]:
         """What every rank's checks found; nothing where a breach stops the run."""

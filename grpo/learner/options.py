@@ -13,6 +13,7 @@ Precision = Literal["float32", "bfloat16", "float64"]
 Sharding = Literal["ddp", "fsdp2"]
 Packing = Literal["auto", "on", "off"]
 Optim = Literal["adamw_torch", "adamw_8bit"]
+LoraPush = Literal["merged", "adapter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +26,15 @@ class LoraOptions:
         target_modules: Patterns of the linear layers that get one; none means every linear layer
             but the output layer.
         use_rslora: Scale so that high ranks learn as fast as low ones (arXiv 2312.03732).
+        push: What engines are given: all weights with the adapters merged into them, or the
+            adapters alone.
     """
 
     r: int
     alpha: float = 32.0
     target_modules: tuple[str, ...] = ()
     use_rslora: bool = False
+    push: LoraPush = "merged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +138,8 @@ class LearnerOptions:
     def agreed_precision(self) -> Precision:
         """The coarser one of engines and learner: how far the two can agree."""
         return "bfloat16" if self.engine_dtype == "bfloat16" else self.precision
+
+    @property
+    def gives_adapters(self) -> bool:
+        """Whether engines are given the adapters alone."""
+        return self.lora is not None and self.lora.push == "adapter"

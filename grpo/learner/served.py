@@ -1,4 +1,4 @@
-"""The weights that engines are given: whole, under Hugging Face's names, one at a time."""
+"""What engines are given: whole weights under Hugging Face's names, or adapters under peft's."""
 
 from __future__ import annotations
 
@@ -8,9 +8,30 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from grpo.learner.adapters import base_name, has_adapter, is_adapter, merge_weight
-from grpo.learner.options import Precision
+from grpo.learner.adapters import (
+    base_name,
+    gather_adapters,
+    has_adapter,
+    is_adapter,
+    lay_out_adapters,
+    merge_weight,
+)
+from grpo.learner.options import LearnerOptions, Precision
 from grpo.learner.shards import gather_tensor
+
+
+def lay_out_push(model: PreTrainedModel, options: LearnerOptions) -> list[tuple[str, Tensor]]:
+    """List what engines are given, all weights or the adapters alone, without its values."""
+    if options.gives_adapters:
+        return lay_out_adapters(model, _served_dtype(options.served_precision))
+    return lay_out_weights(model, options.served_precision)
+
+
+def gather_push(model: PreTrainedModel, options: LearnerOptions) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of `lay_out_push`, each gathered from its shards when its turn comes."""
+    if options.gives_adapters:
+        return gather_adapters(model, _served_dtype(options.served_precision))
+    return gather_weights(model, options.served_precision)
 
 
 def lay_out_weights(model: PreTrainedModel, precision: Precision) -> list[tuple[str, Tensor]]:

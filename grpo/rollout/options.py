@@ -20,6 +20,24 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 CPU_BLOCK_SIZE = 32
 CPU_NUM_SEQS = 256
 
+# The ranks that vLLM keeps room for; an adapter of another is kept in the next larger.
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+# The number of an engine's one adapter.
+ADAPTER_ID = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterOptions:
+    """The adapter that an engine computes beside its model, and that a push replaces.
+
+    Attributes:
+        r: Its rank.
+        target_modules: Patterns of the layers it is beside, as the learner has them.
+    """
+
+    r: int
+    target_modules: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
@@ -41,6 +59,7 @@ class EngineOptions:
         enforce_eager: Skip graph capture. On by default on CPU, where capture costs minutes.
         num_threads: CPU only: OpenMP threads.
         weight_backend: How weights come into the workers.
+        adapter: What pushes carry where they do not carry all weights.
         can_sleep: GPU only: whether the engine can give its memory back for a while.
         engine_args: Further arguments of vLLM's `EngineArgs`.
         in_process: Run the whole engine inside the actor's process instead of in children of it. On
@@ -62,6 +81,7 @@ class EngineOptions:
     enforce_eager: bool | None = None
     num_threads: int | None = None
     weight_backend: WeightBackend = "host"
+    adapter: AdapterOptions | None = None
     can_sleep: bool = False
     engine_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
     in_process: bool | None = None

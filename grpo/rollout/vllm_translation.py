@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 from grpo.packed import Spans, pack_logprobs, pack_token_ids
-from grpo.rollout.options import EngineOptions
+from grpo.rollout.options import LORA_RANKS, EngineOptions
 from grpo.rollout.protocol import Completion
 from grpo.values import FinishReason, SamplingOptions
 from verifiers.errors import UserError
@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
     from vllm.engine.arg_utils import EngineArgs
 
-TRANSFER_MODULE = "grpo.rollout.vllm_transfer"
+WORKER_EXTENSION = "grpo.rollout.vllm_transfer.HostWeightExtension"
+ADAPTER_EXTENSION = "grpo.rollout.vllm_lora.AdapterExtension"
 
 
-def make_engine_args(options: EngineOptions) -> EngineArgs:
+def make_engine_args(options: EngineOptions, adapted: Sequence[str] = ()) -> EngineArgs:
     """Translate our options into vLLM's.
+
+    Args:
+        options: As `resolve_options` returns them.
+        adapted: Names of the layers that have an adapter, under `options.adapter`.
 
     Raises:
         UserError: vLLM has no such further argument.
@@ -32,11 +37,11 @@ def make_engine_args(options: EngineOptions) -> EngineArgs:
     for name in options.engine_args.keys() - known:
         close = ", ".join(get_close_matches(name, known)) or "none that is like it"
         raise UserError(f"rollout.engine_args.{name}: vLLM has no such argument, but {close}.")
-    return EngineArgs(**options.engine_args, **choose_engine_args(options))
+    return EngineArgs(**options.engine_args, **choose_engine_args(options, adapted))
 
 
-def choose_engine_args(options: EngineOptions) -> dict[str, Any]:
-    """The arguments of vLLM's engine that our options decide about."""
+def choose_engine_args(options: EngineOptions, adapted: Sequence[str] = ()) -> dict[str, Any]:
+    """The arguments of vLLM's engine that our options decide about; args as `make_engine_args`."""
     chosen: dict[str, Any] = {
         "max_model_len": options.max_model_len,
         "max_num_seqs": options.max_num_seqs,
@@ -52,6 +57,13 @@ def choose_engine_args(options: EngineOptions) -> dict[str, Any]:
         chosen["enable_sleep_mode"] = True
     if options.kv_cache_memory_mb is not None:
         chosen["kv_cache_memory_bytes"] = options.kv_cache_memory_mb << 20
+    if options.adapter is not None:
+        chosen |= {
+            "enable_lora": True,
+            "max_lora_rank": next(rank for rank in LORA_RANKS if rank >= options.adapter.r),
+            # By default vLLM computes an adapter, be it of zeros, beside embedding and output too.
+            "lora_target_modules": sorted({name.rpartition(".")[2] for name in adapted}),
+        }
     return {
         "model": options.model,
         "dtype": options.dtype,
@@ -67,7 +79,7 @@ def choose_engine_args(options: EngineOptions) -> dict[str, Any]:
         "generation_config": "vllm",
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
-        "worker_extension_cls": f"{TRANSFER_MODULE}.HostWeightExtension",
+        "worker_extension_cls": ADAPTER_EXTENSION if options.adapter else WORKER_EXTENSION,
         "weight_transfer_config": {"backend": f"verigrad_{options.weight_backend}"},
         **{name: value for name, value in chosen.items() if value is not None},
     }

@@ -10,7 +10,7 @@ from grpo.environment import find_device
 from grpo.placement_plan import PlacementPlan
 from grpo.preparation import Prepared
 from grpo.rollout.choosing import find_backend
-from grpo.rollout.options import EngineOptions
+from grpo.rollout.options import AdapterOptions, EngineOptions
 from grpo.rollout.weights import Transport
 from grpo.served.options import ServedOptions
 from grpo.served.pool import ServedPool
@@ -19,7 +19,12 @@ from grpo.wiring.placement import engines_sleep, find_utilization
 
 
 def make_engine_options(
-    config: RunConfig, prepared: Prepared, plan: PlacementPlan, transport: Transport
+    config: RunConfig,
+    prepared: Prepared,
+    plan: PlacementPlan,
+    transport: Transport,
+    *,
+    with_learner: bool,
 ) -> EngineOptions:
     """What the engines are built from.
 
@@ -28,6 +33,7 @@ def make_engine_options(
         prepared: Its checked inputs.
         plan: Their placement.
         transport: How weights reach them.
+        with_learner: Whether any do.
     """
     rollout = config.rollout
     return EngineOptions(
@@ -45,9 +51,17 @@ def make_engine_options(
         enforce_eager=rollout.enforce_eager,
         num_threads=plan.engine_threads or rollout.num_threads,
         weight_backend=find_backend(transport),
+        adapter=make_adapter(config) if with_learner else None,
         can_sleep=engines_sleep(config, plan),
         engine_args=rollout.engine_args,
     )
+
+
+def make_adapter(config: RunConfig) -> AdapterOptions | None:
+    """The adapter that pushes carry, where they do not carry all weights."""
+    if config.lora_push != "adapter":
+        return None
+    return AdapterOptions(r=config.lora_r, target_modules=config.lora_target_modules)
 
 
 def make_sampling(config: RunConfig, prepared: Prepared) -> SamplingOptions:

@@ -119,6 +119,7 @@ def make_lora(config: RunConfig) -> LoraOptions | None:
         alpha=config.lora_alpha,
         target_modules=config.lora_target_modules,
         use_rslora=config.use_rslora,
+        push=config.lora_push,
     )
 
 

@@ -54,7 +54,7 @@ class Machinery:
             find_transport(config, self.placement) if with_learner else "shared_memory"
         )
         self.pool = RolloutPool(
-            make_engine_options(config, prepared, plan, self.transport),
+            make_engine_options(config, prepared, plan, self.transport, with_learner=with_learner),
             num_engines=config.rollout.num_engines,
             start_timeout_s=config.start_timeout_s,
             stall_timeout_s=config.rollout.stall_timeout_s,

@@ -73,7 +73,8 @@ def find_transport(config: RunConfig, placement: PlacementHolder) -> Transport:
     between = Between(
         num_nodes=len(nodes),
         with_driver=nodes == {find_own_node()},
-        on_gpu=find_device() == "cuda",
+        # From GPU to GPU go whole weights only; an adapter is small.
+        on_gpu=find_device() == "cuda" and config.lora_push == "merged",
         share_gpus=plan.takes_turns and enough_ranks,
         apart=plan.placement == "dedicated",
     )

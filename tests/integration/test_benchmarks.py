@@ -44,6 +44,22 @@ def test_the_table_of_evaluation(data_dir):
 
 
 @pytest.mark.long
+def test_the_cost_of_pushing_adapters_alone():
+    done = subprocess.run(
+        [sys.executable, "benchmarks/adapter_push.py", "--repeats", "1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = dict(line.rsplit(maxsplit=1) for line in done.stdout.splitlines())
+    assert float(rows["adapter: push, MB"]) < 0.05 * float(rows["merged: push, MB"])
+    for name in ("merged", "adapter"):
+        for number in (8, 64):
+            assert float(rows[f"{name}: tokens/s, {number} at a time"]) > 0
+
+
+@pytest.mark.long
 def test_the_cost_of_a_push():
     done = subprocess.run(
         [sys.executable, "benchmarks/weight_push.py", "--repeats", "1"],

@@ -38,6 +38,7 @@ ADAPTIVE = ("kl_target=0.001", "kl_horizon=100")
 VARIANTS = {
     "plain": (),
     "lora-and-adaptive-kl": ("lora_r=8", "learning_rate=1e-3", *ADAPTIVE),
+    "adapters-alone": ("lora_r=8", "lora_push=adapter", "learning_rate=1e-3"),
     "moving-reference": ("ref_model_sync_steps=2", "ref_model_mixup_alpha=0.5", *ADAPTIVE),
 }
 # What says how long things took; nothing else of a metrics line may differ.

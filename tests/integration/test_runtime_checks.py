@@ -66,6 +66,17 @@ def test_a_fault_is_named_within_one_step(tmp_path, fault, max_staleness):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("fault", ["skipped push", "corrupted bucket", "stale prefix cache"])
+def test_a_fault_in_pushing_adapters_alone_is_named_within_one_step(tmp_path, fault):
+    named, whole_steps = FAULTS[fault]
+    adapters = ("lora_r=8", "lora_push=adapter", "learning_rate=1e-2")
+    done, num_steps = run(fault, tmp_path, *adapters)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert named in done.stderr
+    assert num_steps == whole_steps
+
+
+@pytest.mark.long
 def test_one_damaged_push_is_sent_again_and_the_run_goes_on(tmp_path):
     done, num_steps = run("corrupted once", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

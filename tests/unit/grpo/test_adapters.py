@@ -9,9 +9,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from grpo.learner.adapted_layers import choose_layers, read_layers
 from grpo.learner.learner import Learner
 from grpo.learner.options import LoraOptions
 from grpo.learner.selecting import select_names
+from grpo.learner.served import gather_weights
 from verifiers.errors import UserError
 
 LORA = LoraOptions(r=4, alpha=8.0)
@@ -57,6 +59,39 @@ def test_a_served_policy_scores_as_the_trained_one_does(options, samples, build)
     after = engine(torch.tensor([[1, 2, 3]])).logits.log_softmax(-1)[0, 1, 3].item()
     assert learner.score([1, 2], [3])[0] == pytest.approx(after, abs=1e-5)
     assert abs(after - before) > 1e-3
+
+
+@pytest.mark.parametrize("rslora", [False, True])
+def test_adapters_alone_are_what_is_added_to_the_base(options, samples, build, rslora):
+    lora = replace(LORA, use_rslora=rslora, push="adapter")
+    learner = train(replace(options, lora=lora), build.batch(samples))
+    alone = dict(learner.named_weights())
+    assert {name: tensor.shape for name, tensor in learner.lay_out_weights()} == {
+        name: tensor.shape for name, tensor in alone.items()
+    }
+    merged = dict(gather_weights(learner.policy.model, "float32"))
+    base = load(options).state_dict()
+    stems = {name.removesuffix(".lora_A.weight") for name in alone if "lora_A" in name}
+    assert len(alone) == 2 * len(stems) == 28  # seven linear layers in each of two blocks
+    for stem in stems:
+        name = stem.removeprefix("base_model.model.") + ".weight"
+        change = alone[f"{stem}.lora_B.weight"] @ alone[f"{stem}.lora_A.weight"]
+        torch.testing.assert_close(base[name] + change, merged[name], rtol=0, atol=1e-7)
+        assert change.abs().max() > 1e-5
+
+
+def test_a_learner_in_bfloat16_serves_adapters_in_bfloat16(options):
+    lora = replace(LORA, push="adapter")
+    learner = Learner(replace(options, precision="bfloat16", lora=lora))
+    assert {tensor.dtype for _, tensor in learner.named_weights()} == {torch.bfloat16}
+    assert {tensor.dtype for _, tensor in learner.lay_out_weights()} == {torch.bfloat16}
+
+
+def test_adapted_layers_are_known_without_loading_the_model(options):
+    for patterns in ((), ("layers.1.*.q_proj", "down_proj")):
+        assert read_layers(options.model, patterns) == choose_layers(load(options), patterns)
+    with pytest.raises(UserError, match="'lm_head' matches nothing"):
+        read_layers(options.model, ("lm_head",))
 
 
 def test_the_reference_is_the_base_and_takes_no_memory(options, samples, build):

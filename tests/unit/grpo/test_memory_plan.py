@@ -31,6 +31,11 @@ def test_a_reference_costs_one_more_copy():
     assert with_reference - without == pytest.approx(4 * parameters)
 
 
+def test_an_adapter_is_nothing_in_transit():
+    assert make_plan(lora_r=8)["weights in transit"] > 0
+    assert make_plan(lora_r=8, lora_push="adapter")["weights in transit"] == 0
+
+
 @pytest.mark.parametrize(
     "smaller",
     [

@@ -191,6 +191,17 @@ def test_a_rank_that_is_given_its_shards_loads_no_weights(exact, lora):
         assert torch.equal(one[1], other[1])
 
 
+def test_ranks_serve_the_adapters_that_one_rank_does(exact, samples, build):
+    options = replace(exact, lora=LoraOptions(r=4, push="adapter"))
+    job = {"options": options, "batches": [build.batch(samples, 1)] * 2}
+    [[single]] = run_ranks(1, [job])
+    assert all(".lora_" in name for name in single["weights"])
+    shardings = [{**job, "options": replace(options, sharding=s)} for s in ("ddp", "fsdp2")]
+    for answers in run_ranks(2, shardings):
+        for answer in answers:
+            assert_same(answer["weights"], single["weights"], tolerance=1e-6)
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("lora", [None, LoraOptions(r=4)], ids=["full", "lora"])
 def test_a_checkpoint_serves_any_number_of_ranks(exact, build, tmp_path, lora):

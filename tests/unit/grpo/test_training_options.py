@@ -44,6 +44,13 @@ def check(device="cpu", weights=WEIGHTS, **options):
             "ref_model_sync_steps=5",
             "lora_r=8",
         ),
+        ({"lora_push": "adapter"}, "lora_push=adapter", "lora_r=0"),
+        ({"lora_push": "adapter", "lora_r": 513}, "lora_r=513", "lora_push=merged"),
+        (
+            {"lora_push": "adapter", "lora_r": 8, "rollout": {"weight_transport": "nccl"}},
+            "rollout.weight_transport=nccl",
+            "lora_push=adapter",
+        ),
         ({"optim": "adamw_8bit"}, "optim=adamw_8bit", "CPU"),
         ({"rollout": {"dtype": "float16"}}, "rollout.dtype=float16", "learner.dtype"),
         ({"beta": 0.1, "learner": {"reference_offload": True}}, "reference_offload=true", "CPU"),
@@ -119,6 +126,8 @@ def test_engines_and_learner_have_a_type_each(
 
 
 def test_agreeing_options_pass():
+    check(lora_r=512, lora_push="adapter", rollout={"weight_transport": "gloo"})
+    check(lora_r=513)
     check(lora_r=8, lora_target_modules=["q_proj"], beta=0.1)
     check(learner={"frozen_layers": ["layers.0", "embed_tokens"]})
     check(learner={"frozen_layers": ["anything"]}, weights=None)
@@ -148,3 +157,5 @@ def test_the_log_says_what_trains():
     assert describe_trained(make()) == "all weights"
     assert describe_trained(make(learner={"frozen_layers": ["mlp"]})) == "all weights but mlp"
     assert "rsLoRA of rank 4" in describe_trained(make(lora_r=4, use_rslora=True))
+    alone = describe_trained(make(lora_r=4, lora_push="adapter"))
+    assert alone.endswith("but the output, pushed without the weights under it")
