@@ -175,6 +175,7 @@ def test_facts_of_the_start(single, options):
         "num_threads": 1,
         "world_size": 1,
         "reference": options.model,
+        "takes_head_start": False,
     }
 
 

@@ -56,12 +56,18 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def cluster():
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
     yield
     ray.shutdown()
 
 
-@pytest.fixture(scope="module", params=MODELS)
+FIRST = "biases, untied head"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=() if name == FIRST else pytest.mark.long) for name in MODELS],
+)
 def served(request, cluster, tiny_policy, tmp_path_factory):
     """A policy, and an engine that serves it."""
     with torch.random.fork_rng():
