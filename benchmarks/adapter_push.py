@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,19 +19,16 @@ from pathlib import Path
 # This folder has a verifiers.py too.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-import ray  # noqa: E402
 import torch  # noqa: E402
-from transformers import AutoTokenizer, LlamaForCausalLM  # noqa: E402
+from transformers import LlamaForCausalLM  # noqa: E402
 
-from benchmarks.shapes import SMOLLM2  # noqa: E402
+from benchmarks.smollm2 import open_smollm2  # noqa: E402
 from grpo.learner.adapters import add_adapters, gather_adapters  # noqa: E402
 from grpo.learner.options import LoraOptions  # noqa: E402
 from grpo.learner.served import gather_weights  # noqa: E402
-from grpo.paths import find_model  # noqa: E402
 from grpo.rollout.options import AdapterOptions, EngineOptions, available_cores  # noqa: E402
 from grpo.rollout.pool import RolloutPool  # noqa: E402
 from grpo.rollout.transports import make_sender  # noqa: E402
-from grpo.seeding import seed_everything  # noqa: E402
 from grpo.values import RolloutRequest, SamplingOptions  # noqa: E402
 
 RANK = 16
@@ -44,21 +40,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats
-    torch.set_num_threads(available_cores())
-    seed_everything(0)
-    ray.init(
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=200_000_000,
-        runtime_env={"env_vars": {"PYTHONPATH": sys.path[0]}},
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        model = LlamaForCausalLM(SMOLLM2).eval()
-        model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(find_model("embedded:quickstart")).save_pretrained(folder)
+    with open_smollm2(store_bytes=200_000_000) as (folder, model):
         add_adapters(model, LoraOptions(r=RANK))
         measure(folder, model, repeats)
-    ray.shutdown()
 
 
 def measure(folder: str, model: LlamaForCausalLM, repeats: int) -> None:

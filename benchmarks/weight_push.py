@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -24,12 +23,10 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 import numpy as np  # noqa: E402
 import ray  # noqa: E402
 import torch  # noqa: E402
-from transformers import AutoTokenizer, LlamaForCausalLM  # noqa: E402
 
-from benchmarks.shapes import SMOLLM2  # noqa: E402
-from grpo.paths import find_model  # noqa: E402
+from benchmarks.smollm2 import open_smollm2  # noqa: E402
 from grpo.rollout.buffer_checksum import compute_checksum  # noqa: E402
-from grpo.rollout.options import EngineOptions, available_cores  # noqa: E402
+from grpo.rollout.options import EngineOptions  # noqa: E402
 from grpo.rollout.pool import RolloutPool  # noqa: E402
 from grpo.rollout.transports import WeightSender, make_sender, open_payload  # noqa: E402
 from grpo.rollout.weights import (  # noqa: E402
@@ -38,7 +35,6 @@ from grpo.rollout.weights import (  # noqa: E402
     plan_tensors,
     unpack_tensors,
 )
-from grpo.seeding import seed_everything  # noqa: E402
 
 VLLMS_RELOAD = "vLLM's reload"
 
@@ -48,26 +44,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats
-    torch.set_num_threads(available_cores())
-    seed_everything(0)
-    ray.init(
-        address="local",
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=2_000_000_000,
-        runtime_env={"env_vars": {"PYTHONPATH": sys.path[0]}},
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        model = LlamaForCausalLM(SMOLLM2).eval()
-        model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(find_model("embedded:quickstart")).save_pretrained(folder)
+    with open_smollm2(store_bytes=2_000_000_000) as (folder, model):
         tensors = list(model.named_parameters())
         _, num_bytes = plan_tensors(tensors)
         copy_s = measure_copy(num_bytes, repeats)
         print(f"{num_bytes / 1e6:.0f} MB; memcpy {num_bytes / 1e9 / copy_s:.1f} GB/s")
         measure_transports(tensors, copy_s, repeats)
         measure_pushes(folder, tensors, repeats)
-    ray.shutdown()
 
 
 def measure_copy(num_bytes: int, repeats: int) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 from grpo.checkpointer import RunCheckpointer
@@ -14,7 +13,6 @@ from grpo.cluster import start_ray, stop_ray
 from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.duration import resolve_duration
-from grpo.environment import describe_environment, describe_sandbox
 from grpo.errors import RunFailed
 from grpo.fetching import fetch_to_nodes
 from grpo.first_weights import set_off
@@ -30,16 +28,10 @@ from grpo.placement import PlacementHolder, list_nodes
 from grpo.placement_plan import describe_placement
 from grpo.preparation import Prepared, describe, prepare
 from grpo.recorder import RunRecorder
-from grpo.resuming import (
-    FORKED_FROM,
-    Start,
-    find_start,
-    keep_changes,
-    restore_parts,
-)
+from grpo.resuming import Start, find_start, keep_changes, restore_parts
 from grpo.rollout.errors import RolloutError
-from grpo.rollout.protocol import EngineFacts
 from grpo.run_directory import RunDirectory
+from grpo.run_folder import make_folder, write_environment
 from grpo.skips import SkipGuard
 from grpo.stopping import StopSignal
 from grpo.timing import Laps, Timeline
@@ -94,7 +86,7 @@ def run_training(
         transport = find_transport(config, placement)
         if held := describe_gpu(config, prepared.inputs.model, placement.plan, transport):
             console.line(f"memory     {held}")
-        directory = (start and start.directory) or _make_directory(config, start)
+        directory = (start and start.directory) or make_folder(config, start)
         console.line(f"folder     {directory.path}")
         laps.lap("Ray, prompts and model")
         plain = config.model_dump(mode="json")
@@ -144,7 +136,7 @@ def _train(
     ) as machinery:
         assert machinery.learner is not None
         if start is None or start.directory is None:
-            _write_environment(directory, config, machinery.pool.wait_ready()[0])
+            write_environment(directory, config, machinery.pool.wait_ready()[0])
         publisher = make_publisher(config, prepared, machinery)
         learner = make_turns(config, machinery, publisher)
         probe = _choose_probe(prepared)
@@ -283,23 +275,6 @@ def _running(
     finally:
         console.phase("stopping")
         machinery.close()
-
-
-def _make_directory(config: RunConfig, start: Start | None) -> RunDirectory:
-    directory = RunDirectory.create(config.output_dir, config.run_name)
-    directory.write_config(config)
-    _write_environment(directory, config)
-    if start is not None:
-        directory.write_json(FORKED_FROM, {"checkpoint": str(start.checkpoint)})
-    return directory
-
-
-def _write_environment(
-    directory: RunDirectory, config: RunConfig, engine: EngineFacts | None = None
-) -> None:
-    """What the run runs on; its engines are known once they are up."""
-    facts = describe_environment() | {"sandbox": describe_sandbox(config.sandbox)}
-    directory.write_json("environment.json", facts | ({"engine": asdict(engine)} if engine else {}))
 
 
 def _choose_probe(prepared: Prepared) -> tuple[int, ...]:

@@ -18,9 +18,14 @@ from grpo.rollout.buffer_checksum import compute_checksum
 from grpo.rollout.errors import WeightPushFailed
 from grpo.rollout.ipc import describe_tensors, make_ipc_update
 from grpo.rollout.nccl import NcclReceiver
-from grpo.rollout.options import ADAPTER_ID, EngineOptions
+from grpo.rollout.options import EngineOptions
 from grpo.rollout.protocol import Completion, EngineFacts
 from grpo.rollout.segments import OwnedSegment
+from grpo.rollout.vllm_lora_request import (
+    begin_adapter,
+    find_adapted_layers,
+    naming_the_cure,
+)
 from grpo.rollout.vllm_translation import (
     make_engine_args,
     make_sampling_params,
@@ -35,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vllm import RequestOutput, SamplingParams
-    from vllm.lora.request import LoRARequest
 
 # vLLM's own limit is 5 s, after which it kills its children; on a busy machine that is before they
 # have removed their shared memory.
@@ -73,8 +77,8 @@ class VllmEngine:
                 "`verigrad[gpu]` or `verigrad[cpu]` to match the machine."
             )
         self._in_process = bool(options.in_process)
-        adapted = _find_adapted_layers(options)
-        with _naming_the_cure(options):
+        adapted = find_adapted_layers(options)
+        with naming_the_cure(options):
             self._engine = LLMEngine.from_engine_args(
                 make_engine_args(options, adapted),
                 # By it vLLM chooses sizes for a GPU; one that serves a chat gets smaller batches.
@@ -86,7 +90,7 @@ class VllmEngine:
         )
         if options.weight_backend != "nccl":  # which has somebody to meet first
             self._init_transfer({})
-        self._lora_request = self._begin_adapter(adapted) if adapted else None
+        self._lora_request = begin_adapter(self._engine, adapted) if adapted else None
         self._engine.set_weight_version(str(policy_version))
         self._unfinished: set[str] = set()
         # Only for engines in child processes, which cannot read the caller's memory.
@@ -239,26 +243,6 @@ class VllmEngine:
             self._drop_caches()
             self._engine.set_weight_version(str(version))
 
-    def _begin_adapter(self, adapted: Sequence[str]) -> LoRARequest:
-        """Serve an adapter that adds nothing, until the first push.
-
-        Every request refers to this one adapter, whose tensors a push replaces in place: so those
-        that are in flight go on under the new policy.
-
-        Raises:
-            UserError: vLLM cannot compute an adapter beside all of those layers.
-        """
-        from vllm.lora.request import LoRARequest
-
-        missing = self._engine.collective_rpc("begin_adapter", kwargs={"layers": list(adapted)})[0]
-        if missing:
-            raise UserError(
-                f"vLLM computes no adapter beside {', '.join(missing[:3])} of this model. Choose "
-                "other lora_target_modules, or push whole weights: lora_push=merged."
-            )
-        # vLLM would read an adapter that it does not have from there.
-        return LoRARequest("policy", ADAPTER_ID, "pushed from memory")
-
     def _init_transfer(self, init_info: dict[str, Any]) -> None:
         """Tell vLLM's workers what they need before the first push, or for a new learner."""
         self._engine.collective_rpc("shutdown_weight_transfer_engine")
@@ -294,23 +278,3 @@ class VllmEngine:
                 "vLLM did not drop its prefix cache after taking new weights; it would serve the "
                 "old policy's."
             )
-
-
-def _find_adapted_layers(options: EngineOptions) -> list[str]:
-    """Layers that pushes bring an adapter for."""
-    if options.adapter is None:
-        return []
-    from grpo.learner.adapted_layers import read_layers
-
-    return read_layers(options.model, options.adapter.target_modules)
-
-
-@contextmanager
-def _naming_the_cure(options: EngineOptions) -> Iterator[None]:
-    """Say what can be done about a model for which vLLM has no adapters."""
-    try:
-        yield
-    except ValueError as error:
-        if options.adapter is None or "LoRA" not in str(error):
-            raise
-        raise UserError(f"{error} Push whole weights instead: lora_push=merged.") from error

@@ -17,6 +17,7 @@ from grpo.rollout.pool import RolloutPool
 from grpo.rollout.transports import SharedMemorySender, make_sender
 from grpo.rollout.weights import Transport
 from grpo.values import RolloutRequest, SamplingOptions
+from tests.in_flight import part_at, push_in_flight
 from verifiers.errors import UserError
 
 # float32 on both sides: what is left is the order of summation.
@@ -177,38 +178,14 @@ def test_a_prefix_cache_that_outlived_a_push_would_be_noticed(pool, model):
 
 def test_after_a_push_in_flight_each_token_is_of_the_policy_it_is_stamped_with(pool, model):
     old = pool.policy_version
-    endless = replace(SAMPLING, max_completion_length=400, stop_token_ids=())
-    requests = [RolloutRequest(problem_id="p", prompt_ids=PROMPT[:40], seeds=tuple(range(16)))]
-    stream = pool.generate(requests, endless)
-    wait_for_tokens(pool, 16 * 5)
     policy = load_policy(model, seed=6)
-    push(pool, policy)
-    rollouts = list(stream)
+    rollouts = push_in_flight(pool, PROMPT[:40], lambda: push(pool, policy))
     assert {r.policy_versions[0] for r in rollouts} == {old}
     assert {r.policy_versions[-1] for r in rollouts} == {old + 1}
     for rollout in rollouts:
-        new = rollout.policy_versions.index(old + 1)
-        tail = replace(
-            rollout,
-            prompt_ids=rollout.prompt_ids + rollout.completion_ids[:new],
-            completion_ids=rollout.completion_ids[new:],
-            logprobs=rollout.logprobs[new:],
-        )
+        head, tail = part_at(rollout, old + 1)
         assert compare(policy, tail) < TOLERANCE
-        head = replace(
-            rollout,
-            completion_ids=rollout.completion_ids[:new],
-            logprobs=rollout.logprobs[:new],
-        )
         assert compare(policy, head) > 10 * TOLERANCE
-
-
-def wait_for_tokens(pool, number):
-    def count(actor):
-        return actor._loop.call(lambda engine: engine.num_generated)
-
-    while ray.get(pool._engines.serving()[0].actor.__ray_call__.remote(count)) < number:
-        pass
 
 
 def test_a_damaged_adapter_is_refused_and_the_old_one_goes_on(pool, model):

@@ -17,6 +17,7 @@ from grpo.rollout.options import EngineOptions
 from grpo.rollout.pool import RolloutPool
 from grpo.rollout.transports import make_sender
 from grpo.values import RolloutRequest, SamplingOptions
+from tests.in_flight import part_at, push_in_flight
 
 # float32 on both sides: what is left is the order of summation.
 TOLERANCE = 1e-4
@@ -219,38 +220,18 @@ def test_a_prefix_cache_that_outlived_a_push_would_be_noticed(pool, policy):
 
 def test_after_a_push_in_flight_each_token_is_of_the_policy_it_is_stamped_with(pool, policy):
     old_version = pool.policy_version
-    endless = replace(SAMPLING, max_completion_length=400, stop_token_ids=())
-    requests = [RolloutRequest(problem_id="p", prompt_ids=PROMPT[:40], seeds=tuple(range(16)))]
-    stream = pool.generate(requests, endless)
-    wait_for_tokens(pool, 16 * 5)
-    perturb(policy, seed=4)
-    push(pool, policy)
-    rollouts = list(stream)
+
+    def push_another():
+        perturb(policy, seed=4)
+        push(pool, policy)
+
+    rollouts = push_in_flight(pool, PROMPT[:40], push_another)
     assert {r.policy_versions[0] for r in rollouts} == {old_version}
     assert {r.policy_versions[-1] for r in rollouts} == {old_version + 1}
     for rollout in rollouts:
-        new = rollout.policy_versions.index(old_version + 1)
-        tail = replace(
-            rollout,
-            prompt_ids=rollout.prompt_ids + rollout.completion_ids[:new],
-            completion_ids=rollout.completion_ids[new:],
-            logprobs=rollout.logprobs[new:],
-        )
+        head, tail = part_at(rollout, old_version + 1)
         assert compare(policy, tail) < TOLERANCE
-        head = replace(
-            rollout,
-            completion_ids=rollout.completion_ids[:new],
-            logprobs=rollout.logprobs[:new],
-        )
         assert compare(policy, head) > 10 * TOLERANCE
-
-
-def wait_for_tokens(pool, number):
-    def count(actor):
-        return actor._loop.call(lambda engine: engine.num_generated)
-
-    while ray.get(pool._engines.serving()[0].actor.__ray_call__.remote(count)) < number:
-        pass
 
 
 def test_closing_leaves_no_process_and_no_file(pool, leftovers_before):

@@ -81,13 +81,9 @@ def test_a_run_goes_on_without_the_machine_that_cannot_be_reached(
         run.wait_for("step 3/")
         assert any("ray::EngineActor" in line for line in second_machine.processes())
         second_machine.cut_off()
-        summary = run.finish(timeout=500)
+        check_that_it_ends_well(run, stage="rollout")
     finally:
         run.stop()
-    assert summary["steps"] == STEPS
-    check_that_every_sample_is_there_once(run.folder)
-    lost = [i for i in summary["incidents"] if i["stage"] == "rollout"]
-    assert any(THERE in incident["cause"] for incident in lost), lost
 
 
 @pytest.mark.long
@@ -106,12 +102,17 @@ def test_a_learner_that_cannot_be_reached_is_started_where_it_can(
         )
         wait_for_nodes(cluster, 3, second)
         second_machine.cut_off()
-        summary = run.finish(timeout=500)
+        check_that_it_ends_well(run, stage="learner")
     finally:
         run.stop()
+
+
+def check_that_it_ends_well(run, *, stage):
+    """All steps, every sample once, and the lost machine by its address."""
+    summary = run.finish(timeout=500)
     assert summary["steps"] == STEPS
     check_that_every_sample_is_there_once(run.folder)
-    lost = [i for i in summary["incidents"] if i["stage"] == "learner"]
+    lost = [i for i in summary["incidents"] if i["stage"] == stage]
     assert any(THERE in incident["cause"] for incident in lost), lost
 
 

@@ -13,14 +13,11 @@ import pytest
 from grpo.background import BackgroundJobs
 from grpo.config.data import DataConfig
 from grpo.config.schema import RunConfig
-from grpo.console import Console
-from grpo.incidents import IncidentLog
 from grpo.packed import Spans, pack_logprobs, pack_token_ids
-from grpo.recorder import RunRecorder
 from grpo.run_directory import RunDirectory
-from grpo.timing import Laps
 from grpo.values import Rollout, ScoredGroup, ScoredRollout
 from grpo.viewer.reading import RunReader
+from tests.recorders import make_recorder
 from verifiers.errors import UserError
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
@@ -42,19 +39,6 @@ def make_group(text="7"):
     return ScoredGroup(
         problem=Problem(id="a", prompt="?", verifier="math", reference="7", source="f:1"),
         members=(ScoredRollout(rollout=rollout, verdict=verdict, reward=1.0),),
-    )
-
-
-def make_recorder(folder, said=None, **options):
-    said = [] if said is None else said
-    return RunRecorder(
-        directory=RunDirectory(folder),
-        console=Console(),
-        seed=0,
-        trackers=(),
-        laps=Laps(0.0),
-        incidents=IncidentLog(write=said.append, say=lambda _: None),
-        **options,
     )
 
 

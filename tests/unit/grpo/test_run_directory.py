@@ -5,20 +5,15 @@ import yaml
 
 from grpo.config.data import DataConfig
 from grpo.config.schema import RunConfig
-from grpo.console import Console
 from grpo.evaluation.scores import EvaluationResult, score_set
-from grpo.incidents import IncidentLog
 from grpo.packed import pack_logprobs, pack_token_ids
-from grpo.recorder import RunRecorder
 from grpo.run_directory import RunDirectory
 from grpo.skips import SkipGuard
-from grpo.timing import Laps
 from grpo.values import Batch, Rollout, ScoredGroup, ScoredRollout, StepReport, TrainSample
+from tests.recorders import make_recorder
 from verifiers.errors import UserError
 from verifiers.problem import Problem
 from verifiers.verdict import Reason, Status, Verdict
-
-NO_INCIDENTS = IncidentLog(write=lambda _: None, say=lambda _: None)
 
 
 def make_group(name, *statuses):
@@ -160,17 +155,6 @@ def test_unverified_samples_are_in_no_estimate_but_beside_it():
     assert score.pass_at_k[1].value == pytest.approx(0.25)
     assert score.pass_at_k[2].value == pytest.approx(0.5)
     assert score.unverified_fraction == pytest.approx(1 / 6)
-
-
-def make_recorder(folder):
-    return RunRecorder(
-        directory=RunDirectory(folder),
-        console=Console(),
-        seed=0,
-        trackers=(),
-        laps=Laps(0.0),
-        incidents=NO_INCIDENTS,
-    )
 
 
 def test_the_recorder_sums_a_run_up(tmp_path, capsys):
