@@ -13,8 +13,8 @@ from torch import Tensor
 
 from grpo.algorithms.advantages import UNCENTRED
 from grpo.learner import invariants
-from grpo.learner.ahead import HeadStart, takes_head_start
 from grpo.learner.batching import MicroBatch
+from grpo.learner.begun_update import BegunUpdate, takes_head_start
 from grpo.learner.coefficients import Coefficients
 from grpo.learner.figures import StepFigures
 from grpo.learner.gradient import GradientSum
@@ -71,7 +71,7 @@ class Learner:
             rank=self.accelerator.process_index,
             world_size=self.accelerator.num_processes,
         )
-        self._ahead: HeadStart | None = None
+        self._ahead: BegunUpdate | None = None
         self.updates_done = 0
         self.policy_version = 0
         self.state = LearnerState(self)
@@ -107,7 +107,7 @@ class Learner:
         started = time.perf_counter()
         if self._ahead is None or self._ahead.step != step:
             gradient = self._begin_gradient(StepFigures())
-            self._ahead = HeadStart(step, self.planner, gradient, self._passes.prepare)
+            self._ahead = BegunUpdate(step, self.planner, gradient, self._passes.prepare)
         self._ahead.add(samples)
         return time.perf_counter() - started
 
@@ -249,7 +249,7 @@ class Learner:
             lambda found, statistics: self.microbatch_loss(found, statistics, figures, first=first),
         )
 
-    def _take_ahead(self, batch: Batch) -> HeadStart | None:
+    def _take_ahead(self, batch: Batch) -> BegunUpdate | None:
         """What was learned of this batch before."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or ahead.step != batch.step:

@@ -12,7 +12,7 @@ import ray
 import torch
 from transformers.utils import logging as transformers_logging
 
-from grpo.learner.ahead import takes_head_start
+from grpo.learner.begun_update import takes_head_start
 from grpo.learner.learner import Learner
 from grpo.learner.options import LearnerOptions
 from grpo.learner.report import UpdateReport

@@ -15,7 +15,7 @@ from grpo.algorithms.presets import resolve_objective
 from grpo.algorithms.reductions import REDUCTIONS
 from grpo.assemble import BatchPolicy, assemble_batch
 from grpo.head_start import HeadStart
-from grpo.learner.ahead import takes_head_start
+from grpo.learner.begun_update import takes_head_start
 from grpo.learner.invariants import InvariantBroken
 from grpo.learner.learner import Learner
 from grpo.timing import Timeline

@@ -15,7 +15,7 @@ from grpo.learner.planning import Planner
 from grpo.values import Batch, TrainSample
 
 
-class HeadStart:
+class BegunUpdate:
     """The beginning of an update.
 
     Args:
