@@ -40,7 +40,7 @@ class UnverifiedGuard:
             raise RunFailed(
                 f"No completion of the last {self._in_a_row} steps (max_unverified_steps) was "
                 f"verified: {reasons}. Each one's reason and detail are in the run's "
-                f"rollouts/step-{report.step:06d}.jsonl (.gz with compress_rollouts), and `verigrad "
-                "view` shows them. Nothing was learned from these steps; `verigrad verify` tries a "
-                "verifier without a model."
+                f"rollouts/step-{report.step:06d}.jsonl (.gz with compress_rollouts); "
+                "`verigrad view` shows them. Nothing was learned from these steps; `verigrad "
+                "verify` tries a verifier without a model."
             )

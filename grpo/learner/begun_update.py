@@ -11,7 +11,7 @@ from grpo.learner.invariants import InvariantBroken, describe
 from grpo.learner.options import LearnerOptions
 from grpo.learner.packing import packs_samples
 from grpo.learner.passes import Prepared, needs_scores
-from grpo.learner.planning import Planner
+from grpo.learner.planning import MiniBatch, Planner
 from grpo.values import Batch, TrainSample
 
 
@@ -34,7 +34,7 @@ class BegunUpdate:
     ) -> None:
         self.step = step
         self.gradient = gradient
-        self.packer = planner.make_packer()
+        self._packer = planner.make_packer()
         # All that came, in order; and the loss tokens, over all ranks, that were learned from.
         self.samples: list[TrainSample] = []
         self.num_tokens = 0
@@ -44,10 +44,14 @@ class BegunUpdate:
     def add(self, samples: Sequence[TrainSample]) -> None:
         """Learn from the micro-batches that these fill; the rest waits."""
         self.samples += samples
-        for micro_batches in self.packer.add(self._planner.weigh(samples)):
+        for micro_batches in self._packer.add(self._planner.weigh(samples)):
             self.gradient.add(self._prepare(micro_batches[self._planner.rank]), last=False)
             everyone = chain.from_iterable(micro_batches)
             self.num_tokens += sum(member.sample.num_loss_tokens for member in everyone)
+
+    def plan_rest(self, batch: Batch) -> list[MiniBatch]:
+        """The one update of the batch, with the micro-batches that are left of it."""
+        return self._planner.plan_rest(batch.samples, self._packer, len(self.samples))
 
     def check(self, batch: Batch) -> None:
         """See that the batch begins with what was learned from.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from grpo.learner.options import Precision
+from grpo.learner.options import LearnerOptions, Precision
 from grpo.values import Batch, TrainSample
 
 GROUP_MEAN_TOLERANCE = 1e-6
@@ -234,16 +234,14 @@ def describe(sample: TrainSample) -> str:
     return f"completion {sample.member} of problem {sample.problem_id!r}"
 
 
-def sampler_bound(precision: Precision, mean: float | None = None) -> LogprobBound:
+def sampler_bound(options: LearnerOptions) -> LogprobBound:
     """How far sampler and learner may lie apart.
 
-    Args:
-        precision: What the learner computes in.
-        mean: Another bound of the mean than that precision's; single tokens then have none.
+    By the coarser precision of the two, or as the user says; single tokens then have no bound.
     """
-    if mean is not None:
-        return LogprobBound(mean=mean)
-    return SAMPLER_BOUNDS[precision]
+    if options.max_logprob_difference is not None:
+        return LogprobBound(mean=options.max_logprob_difference)
+    return SAMPLER_BOUNDS[options.agreed_precision]
 
 
 def reference_bound(precision: Precision) -> LogprobBound:

@@ -131,10 +131,7 @@ class Learner:
         if self.options.objective.advantage_estimator not in UNCENTRED:
             with self._guard:
                 invariants.check_group_means(batch.samples)
-        if ahead is None:
-            plan = self.planner.plan(batch.samples)
-        else:
-            plan = self.planner.plan_rest(batch.samples, ahead.packer, len(ahead.samples))
+        plan = ahead.plan_rest(batch) if ahead else self.planner.plan(batch.samples)
         if not plan:
             return UpdateReport(metrics={"num_loss_tokens": 0.0}, skipped="no loss tokens")
         figures = StepFigures()
@@ -219,9 +216,7 @@ class Learner:
                     step,
                     total=sums["own_difference"],
                     num_tokens=sums["own_tokens"],
-                    bound=invariants.sampler_bound(
-                        self.options.agreed_precision, self.options.max_logprob_difference
-                    ),
+                    bound=invariants.sampler_bound(self.options),
                 )
         skipped = why_skip(sums["loss"], grad_norm)
         if skipped is None:

@@ -166,16 +166,13 @@ class Passes:
         if reference is not None and untrained:
             self._compare("kl_zero_at_first_step", start, reference, found)
         if self._options.check_sampler_logprobs:
-            options = self._options
             with self._guard:
                 invariants.check_same_logprobs(
                     "sampler_logprobs",
                     (start - found.tensors.sampler_logprobs).abs(),
                     found.tensors.sequence,
                     [s if s.policy_version == policy_version else None for s in found.samples],
-                    invariants.sampler_bound(
-                        options.agreed_precision, options.max_logprob_difference
-                    ),
+                    invariants.sampler_bound(self._options),
                 )
 
     def _compare(self, check: str, one: Tensor, other: Tensor, found: Prepared) -> None:

@@ -51,8 +51,7 @@ def make_recovery(
 def make_publisher(config: RunConfig, prepared: Prepared, machinery: Machinery) -> ProvingPublisher:
     """The proven push of weights."""
     assert machinery.learner is not None
-    options = make_learner_options(config, prepared.inputs.model)
-    bound = sampler_bound(options.agreed_precision, options.max_logprob_difference)
+    bound = sampler_bound(make_learner_options(config, prepared.inputs.model))
     witness = None
     # Without staleness every sample is of the learner's version, and the update checks them all.
     if config.max_staleness and samples_whole_distribution(config):
