@@ -28,6 +28,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from verifiers.errors import UserError
+
 PR_SET_PDEATHSIG = 1
 REAP_PATIENCE_S = 1.0
 REAP_POLL_S = 0.001
@@ -64,6 +66,13 @@ class WorkerSettings:
     memory_mb: int = 1024
     max_jobs: int = 5000
     max_resident_mb: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_limit_s", "wall_limit_s", "start_limit_s", "memory_mb"):
+            if not getattr(self, name) > 0:
+                raise UserError(
+                    f"{name} of a verifier is {getattr(self, name)!r}; it must be above 0"
+                )
 
     def to_json(self) -> str:
         """The settings as the fork server's command line carries them."""

@@ -343,9 +343,9 @@ def test_work_that_hangs_its_actor_is_given_up_with_the_stack_and_takes_no_other
 
 
 def test_a_verifier_that_fails_its_self_check_stops_the_start(make_fleet):
-    # No time for its worker: known answers cannot be judged.
-    fleet = make_fleet("math", options={"wall_limit_s": 0.0})
-    with pytest.raises(FleetError, match=r"self-check failed|cannot start"):
+    # So wide a tolerance takes the wrong one of its known answers as well.
+    fleet = make_fleet("numeric", options={"rel_tol": 3.0})
+    with pytest.raises(FleetError, match="self-check failed"):
         fleet.wait_ready()
 
 
