@@ -20,6 +20,7 @@ from grpo.learner.watch import CONCURRENCY_GROUP, WRITING
 from grpo.rollout.transports import WeightSender, make_sender
 from grpo.rollout.weights import Transport, WeightPayload
 from grpo.values import Batch, TrainSample
+from verifiers.errors import UserError
 from verifiers.vitals import Vitals, describe_threads, read_vitals
 
 
@@ -53,7 +54,12 @@ class LearnerRank:
 
         Returns:
             What this process runs with, for the log.
+
+        Raises:
+            UserError: It is to compute on a GPU, and there is none.
         """
+        if not self._options.use_cpu:
+            _require_gpu(f"learner rank {self._rank}")
         if address is not None:
             os.environ |= {
                 "MASTER_ADDR": address[0],
@@ -150,3 +156,28 @@ class LearnerRank:
     def _ready(self) -> Learner:
         assert self._learner is not None, "setup() comes first"
         return self._learner
+
+
+def _require_gpu(name: str) -> None:
+    """See that there is a GPU; without one torch would quietly compute on the CPU.
+
+    Args:
+        name: Of who needs it.
+
+    Raises:
+        UserError: There is none here.
+    """
+    if torch.cuda.is_available():
+        return
+    where = f"The {name} is to compute on a GPU, and torch finds none on {socket.gethostname()}"
+    if torch.version.cuda is None:
+        raise UserError(
+            f"{where}: the torch that is installed there is a build for CPU. Install "
+            "`verigrad[gpu]` on every node that offers GPUs."
+        )
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    raise UserError(
+        f"{where} (CUDA_VISIBLE_DEVICES={visible!r}), though Ray was told that it has some. See "
+        "with `nvidia-smi` there whether driver and container give them; a node that is to have "
+        "none is started with `ray start --num-gpus=0`."
+    )
