@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from grpo.rollout.options import Device
 from verifiers.errors import UserError
 
 Placement = Literal["colocated", "dedicated"]
@@ -13,6 +14,11 @@ Resources = Mapping[str, float]
 
 # A bundle must hold something. On CPU parts that take turns on all cores set none aside.
 NOMINAL_CPUS = 0.01
+_NO_GPUS = (
+    "See with `ray status` whether the nodes that have GPUs are up and offer them to Ray; for "
+    "those that are added on demand, a training run waits if it says placement=dedicated or "
+    "colocated. To compute on CPU, install `verigrad[cpu]`."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +33,7 @@ class PlacementPlan:
         engine: What one engine takes of its bundle.
         rank: What one learner rank takes of its bundle.
         engine_threads: CPU only: threads of an engine, where they follow from the placement.
-        rank_threads: CPU only: the same of a rank.
+        rank_threads: Threads of a rank, where they follow from it.
     """
 
     placement: Placement
@@ -42,6 +48,11 @@ class PlacementPlan:
     def bundles(self) -> tuple[Resources, ...]:
         """Everything that is set aside, each on one node."""
         return tuple(bundle for group in self.groups for bundle in group)
+
+    @property
+    def device(self) -> Device:
+        """What engines and ranks compute on."""
+        return "cuda" if self.engine.get("GPU") else "cpu"
 
     @property
     def takes_turns(self) -> bool:
@@ -101,7 +112,7 @@ def plan_placement(
         ({'CPU': 1}, {'CPU': 1})
     """
     if on_gpu:
-        return _plan_gpus(wanted, parts, available=_total("GPU", nodes))
+        return _plan_gpus(wanted, parts, nodes)
     if wanted == "dedicated":
         return _plan_cores(parts, nodes)
     _check_ranks_fit(parts, nodes)
@@ -158,7 +169,22 @@ def _share(parts: Parts, bundle: Resources, *, half: Resources) -> PlacementPlan
     )
 
 
-def _plan_gpus(wanted: Placement | None, parts: Parts, *, available: float) -> PlacementPlan:
+def _plan_gpus(wanted: Placement | None, parts: Parts, nodes: Sequence[Resources]) -> PlacementPlan:
+    plan = _seat_on_gpus(wanted, parts, available=_total("GPU", nodes))
+    return replace(plan, rank_threads=parts.rank_threads or _share_cores(parts, nodes))
+
+
+def _share_cores(parts: Parts, nodes: Sequence[Resources]) -> int | None:
+    """Threads of a rank on any node with GPUs; None where none has joined yet."""
+    shares = [
+        int(node.get("CPU", 0) // max(1, min(parts.world_size, node["GPU"])))
+        for node in nodes
+        if node.get("GPU")
+    ]
+    return max(1, min(shares)) if shares else None
+
+
+def _seat_on_gpus(wanted: Placement | None, parts: Parts, *, available: float) -> PlacementPlan:
     together = max(parts.num_engines, parts.world_size)
     can_share = parts.tensor_parallel_size == 1 and parts.world_size > 0
     if wanted == "dedicated" or (wanted is None and available >= parts.num_gpus):
@@ -176,9 +202,10 @@ def _plan_gpus(wanted: Placement | None, parts: Parts, *, available: float) -> P
             "placement=dedicated."
         )
     fewest = together if can_share else parts.num_gpus
+    cure = "Lower one of them." if available else _NO_GPUS
     raise UserError(
         f"{parts.describe()} need {parts.num_gpus} GPUs, or {fewest} at least; there are "
-        f"{available:.0f}. Lower one of them."
+        f"{available:.0f}. {cure}"
     )
 
 

@@ -54,6 +54,30 @@ def test_a_colocated_engine_and_rank_share_a_bundle():
 
 
 @pytest.mark.parametrize(
+    ("nodes", "ranks", "given", "threads"),
+    [
+        ([{"CPU": 2.0}, {"CPU": 64.0, "GPU": 8.0}], 4, None, 16),
+        ([{"CPU": 2.0}, {"CPU": 64.0, "GPU": 2.0}, {"CPU": 16.0, "GPU": 2.0}], 4, None, 8),
+        ([{"CPU": 1.0, "GPU": 4.0}], 4, None, 1),
+        ([{"CPU": 2.0}, {"CPU": 64.0, "GPU": 8.0}], 4, 3, 3),
+    ],
+)
+def test_a_rank_on_a_gpu_has_its_share_of_that_nodes_cores(nodes, ranks, given, threads):
+    parts = Parts(num_engines=1, world_size=ranks, rank_threads=given)
+    plan = plan_placement("dedicated", parts, on_gpu=True, nodes=nodes)
+    assert plan.rank_threads == threads
+
+
+def test_a_cluster_whose_gpus_have_yet_to_join_is_waited_for_where_a_placement_is_named():
+    parts = Parts(num_engines=1, world_size=1)
+    for wanted in ("dedicated", "colocated"):
+        plan = plan_placement(wanted, parts, on_gpu=True, nodes=[{"CPU": 2.0}])
+        assert (plan.device, plan.rank_threads) == ("cuda", None)
+    with pytest.raises(UserError, match=r"there are 0\. See with `ray status`.*verigrad\[cpu\]"):
+        plan_placement(None, parts, on_gpu=True, nodes=[{"CPU": 2.0}])
+
+
+@pytest.mark.parametrize(
     ("available", "engines", "spans", "ranks", "fewest"),
     [(0, 1, 1, 1, 1), (2, 3, 1, 1, 3), (2, 1, 2, 1, 3)],
 )
@@ -217,7 +241,7 @@ def test_weights_go_from_gpu_to_gpu_where_there_are_some():
     ("wanted", "between", "why"),
     [
         ("shared_memory", Between(num_nodes=2), "2 nodes"),
-        ("nccl", Between(num_nodes=1, apart=True), "has none"),
+        ("nccl", Between(num_nodes=1, apart=True), "computes on CPU"),
         ("nccl", Between(num_nodes=1, on_gpu=True, share_gpus=True), "placement: dedicated"),
         ("ipc", Between(num_nodes=1, on_gpu=True, apart=True), "placement: colocated"),
     ],
