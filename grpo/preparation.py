@@ -10,10 +10,11 @@ from pathlib import Path
 from grpo.config.schema import RunConfig
 from grpo.data.overlap import describe_overlaps
 from grpo.data.prompts import PromptEncoder, read_max_positions
-from grpo.environment import find_device, resolve_dtype
+from grpo.environment import resolve_dtype
 from grpo.inputs import Inputs
 from grpo.memory_plan import Share, available_memory, check_memory, plan_memory, read_weight_names
 from grpo.objective import make_objective
+from grpo.rollout.options import Device
 from grpo.training_options import (
     check_training_options,
     describe_packing,
@@ -41,36 +42,43 @@ class Prepared:
         encoder: The model's tokenizer.
         prompts: Token ids of every prompt, by problem id; none where a server makes them.
         memory: What the run will take; empty where that is not known.
+        device: What engines and learner ranks compute on; None where no cluster was asked.
     """
 
     inputs: Inputs
     encoder: PromptEncoder | ServerSide
     prompts: Mapping[str, tuple[int, ...]]
     memory: Sequence[Share]
+    device: Device | None = None
 
 
-def prepare(config: RunConfig, inputs: Inputs) -> Prepared:
+def prepare(config: RunConfig, inputs: Inputs, device: Device | None) -> Prepared:
     """Encode the prompts, and check that the run fits the model and the machine.
+
+    Args:
+        config: Of the run.
+        inputs: Its data and verifiers.
+        device: What it computes on; None where that is not known, and then nothing that depends on
+            it is checked.
 
     Raises:
         UserError: Something the user gave is wrong.
     """
     make_objective(config)
     encoder = make_encoder(config, inputs.model)
-    check_training_options(
-        config, device=find_device(), weights=read_weight_names(Path(inputs.model))
-    )
+    check_training_options(config, device=device, weights=read_weight_names(Path(inputs.model)))
     _check_lengths(config, inputs.model)
     inputs, prompts = _encode_prompts(config, inputs, encoder)
     return Prepared(
         inputs=inputs,
         encoder=encoder,
         prompts=prompts,
-        memory=_plan_memory(config, inputs.model),
+        memory=_plan_memory(config, inputs.model, device),
+        device=device,
     )
 
 
-def prepare_evaluation(config: RunConfig, inputs: Inputs) -> Prepared:
+def prepare_evaluation(config: RunConfig, inputs: Inputs, device: Device | None) -> Prepared:
     """As `prepare`, for an evaluation: there is no learner, and perhaps no model here either.
 
     Raises:
@@ -83,7 +91,7 @@ def prepare_evaluation(config: RunConfig, inputs: Inputs) -> Prepared:
         completion = config.evaluation.max_completion_length or config.max_completion_length
         _check_model_length(config, inputs.model, config.max_prompt_length + completion)
     inputs, prompts = _encode_prompts(config, inputs, encoder)
-    return Prepared(inputs=inputs, encoder=encoder, prompts=prompts, memory=())
+    return Prepared(inputs=inputs, encoder=encoder, prompts=prompts, memory=(), device=device)
 
 
 def _encode_prompts(
@@ -110,10 +118,10 @@ def make_encoder(config: RunConfig, model: str) -> PromptEncoder:
     )
 
 
-def _plan_memory(config: RunConfig, model: str) -> Sequence[Share]:
-    if find_device() != "cpu" or config.ray.address is not None:
+def _plan_memory(config: RunConfig, model: str, device: Device | None) -> Sequence[Share]:
+    if device != "cpu" or config.ray.address is not None:
         return ()  # the memory of other devices and machines is not known here
-    shares = plan_memory(config, model, resolve_dtype(config.rollout.dtype))
+    shares = plan_memory(config, model, resolve_dtype(config.rollout.dtype, device))
     check_memory(shares, available_memory())
     return shares
 
@@ -208,7 +216,7 @@ def describe(config: RunConfig, prepared: Prepared) -> list[str]:
         f"normalised over the whole batch"
     )
     lines += [
-        f"rows       {describe_packing(config, find_device())}",
+        f"rows       {describe_packing(config, prepared.device)}",
         f"trains     {describe_trained(config)}",
         f"reference  {describe_reference(config)}",
     ]

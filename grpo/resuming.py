@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from verifiers.errors import UserError
 
 # What a run that was forked keeps of where it came from.
 FORKED_FROM = "forked_from.json"
+# What a run runs on.
+ENVIRONMENT = "environment.json"
 
 # What may differ between a run and its continuation; anything else would make it another run.
 _FREE = frozenset(
@@ -36,7 +39,7 @@ class Start:
     Attributes:
         checkpoint: What it begins with.
         directory: The folder of the run that it goes on with; None where it is a new run.
-        changes: Options of that run that are others now: what each was, and is.
+        changes: What is another now than in that run, options foremost: what each was, and is.
     """
 
     checkpoint: Path
@@ -156,6 +159,21 @@ def _compare(
 def _show(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def note_device(start: Start | None, device: str | None) -> Start | None:
+    """The same start; what a run computes on is among the changes, if it is another now.
+
+    It is no option, but follows from the machines, and `dtype: auto` from it.
+    """
+    if start is None or start.directory is None:
+        return start
+    file = start.directory.path / ENVIRONMENT
+    facts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    was = facts.get("engine", {}).get("device", device)  # a run that ended early has none
+    if was == device:
+        return start
+    return replace(start, changes={**start.changes, "device": (was, device)})
 
 
 def keep_changes(

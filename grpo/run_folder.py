@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from grpo.cluster import describe_cluster
 from grpo.config import RunConfig
 from grpo.environment import describe_environment, describe_sandbox
-from grpo.resuming import FORKED_FROM, Start
+from grpo.resuming import ENVIRONMENT, FORKED_FROM, Start
 from grpo.rollout.protocol import EngineFacts
 from grpo.run_directory import RunDirectory
 
@@ -30,5 +31,6 @@ def write_environment(
     directory: RunDirectory, config: RunConfig, engine: EngineFacts | None = None
 ) -> None:
     """Write down what the run runs on; its engines are known once they are up."""
-    facts = describe_environment() | {"sandbox": describe_sandbox(config.sandbox)}
-    directory.write_json("environment.json", facts | ({"engine": asdict(engine)} if engine else {}))
+    facts = describe_environment() | describe_cluster(config.ray)
+    facts["sandbox"] = describe_sandbox(config.sandbox)
+    directory.write_json(ENVIRONMENT, facts | ({"engine": asdict(engine)} if engine else {}))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 from grpo.checkpointer import RunCheckpointer
 from grpo.checkpoints import DiskFull
-from grpo.cluster import start_ray, stop_ray
 from grpo.config import RunConfig
 from grpo.console import Console
 from grpo.duration import resolve_duration
@@ -17,7 +15,8 @@ from grpo.errors import RunFailed
 from grpo.fetching import fetch_to_nodes
 from grpo.first_weights import set_off
 from grpo.incidents import IncidentLog
-from grpo.inputs import Inputs, load_inputs
+from grpo.inputs import load_inputs
+from grpo.joining import running_ray
 from grpo.learner.errors import LearnerError
 from grpo.learner.invariants import InvariantBroken
 from grpo.ledger import FILE as LEDGER_FILE
@@ -26,9 +25,9 @@ from grpo.loop import train
 from grpo.objective import make_objective, make_reward_policy
 from grpo.placement import PlacementHolder, list_nodes
 from grpo.placement_plan import describe_placement
-from grpo.preparation import Prepared, describe, prepare
+from grpo.preparation import Prepared, describe
 from grpo.recorder import RunRecorder
-from grpo.resuming import Start, find_start, keep_changes, restore_parts
+from grpo.resuming import Start, find_start, keep_changes, note_device, restore_parts
 from grpo.rollout.errors import RolloutError
 from grpo.run_directory import RunDirectory
 from grpo.run_folder import make_folder, write_environment
@@ -75,8 +74,9 @@ def run_training(
     laps.lap("data")
     console.phase("starting Ray")
     with running_ray(config, inputs) as prepared:
+        start = note_device(start, prepared.device)
         # Before there is a folder, so that a run that cannot begin leaves none.
-        placement = reserve_placement(config, with_learner=True)
+        placement = reserve_placement(config, prepared.device, with_learner=True)
         console.phase("fetching the model")
         fetch_to_nodes(prepared.inputs.model, placement.node_ids, console.line)
         for line in describe(config, prepared):
@@ -223,25 +223,6 @@ def _train(
             checkpointer.finish()
             directory.write_json(LEDGER_FILE, ledger.state())
         return complete, recorder.close(complete=complete)
-
-
-@contextmanager
-def running_ray(
-    config: RunConfig,
-    inputs: Inputs,
-    prepare: Callable[[RunConfig, Inputs], Prepared] = prepare,
-) -> Iterator[Prepared]:
-    """Have Ray running, and prepare the run while it starts.
-
-    Importing the tokenizer's library takes as long as Ray's start, and neither needs the other.
-    """
-    with ThreadPoolExecutor(max_workers=1) as background:
-        preparing = background.submit(prepare, config, inputs)
-        try:
-            start_ray(config.ray)
-            yield preparing.result()
-        finally:
-            stop_ray()
 
 
 @contextmanager

@@ -8,17 +8,19 @@ from importlib.util import find_spec
 from grpo.config.schema import RunConfig
 from grpo.environment import resolve_dtype
 from grpo.learner.selecting import select_names
-from grpo.rollout.options import LORA_RANKS
+from grpo.rollout.options import LORA_RANKS, Device
 from grpo.rollout.weights import DEVICE_TRANSPORTS
 from verifiers.errors import UserError
 
 
-def check_training_options(config: RunConfig, *, device: str, weights: list[str] | None) -> None:
+def check_training_options(
+    config: RunConfig, *, device: Device | None, weights: list[str] | None
+) -> None:
     """Check that the options of the learner agree with each other, the device and the model.
 
     Args:
         config: Of the run.
-        device: `cpu` or `cuda`.
+        device: What the ranks compute on; None where that is not known yet.
         weights: Names of the model's weights; None where they are not known yet.
 
     Raises:
@@ -32,7 +34,7 @@ def check_training_options(config: RunConfig, *, device: str, weights: list[str]
         select_names(weights, config.learner.frozen_layers, option="learner.frozen_layers")
 
 
-def _find_disagreements(config: RunConfig, device: str) -> Iterator[str]:
+def _find_disagreements(config: RunConfig, device: Device | None) -> Iterator[str]:
     if config.rollout.dtype == "float16":
         yield (
             "rollout.dtype=float16 is for evaluations: the learner computes in float32 or bfloat16 "
@@ -73,7 +75,7 @@ def _find_disagreements(config: RunConfig, device: str) -> Iterator[str]:
         yield from _find_what_8_bits_lack(config, device)
 
 
-def _find_what_offloading_lacks(config: RunConfig, device: str) -> Iterator[str]:
+def _find_what_offloading_lacks(config: RunConfig, device: Device | None) -> Iterator[str]:
     lacking = {
         "beta=0 has no reference": not config.beta,
         f"with lora_r={config.lora_r} it is the model under the adapters": config.lora_r > 0,
@@ -103,7 +105,7 @@ def _find_what_adapters_lack(config: RunConfig) -> Iterator[str]:
         )
 
 
-def _find_what_8_bits_lack(config: RunConfig, device: str) -> Iterator[str]:
+def _find_what_8_bits_lack(config: RunConfig, device: Device | None) -> Iterator[str]:
     if device == "cpu":
         yield "optim=adamw_8bit needs a GPU, and the learner runs on the CPU; use adamw_torch."
     if config.learner.sharding == "fsdp2":
@@ -131,15 +133,17 @@ def describe_reference(config: RunConfig) -> str:
     )
 
 
-def describe_packing(config: RunConfig, device: str) -> str:
+def describe_packing(config: RunConfig, device: Device | None) -> str:
     """Say whether the samples of a micro-batch share a row, and why."""
     if config.learner.packing != "auto":
         packed = config.learner.packing == "on"
         return f"{'packed' if packed else 'padded'}: learner.packing={config.learner.packing}"
+    if device is None:
+        return "packed where flash-attention is installed and computes (GPU, bfloat16), else padded"
     if device == "cpu":
         return "padded: flash-attention, which packing pays off with, needs a GPU"
     dtype = config.rollout.dtype if config.learner.dtype == "auto" else config.learner.dtype
-    if resolve_dtype(dtype) == "float32":
+    if resolve_dtype(dtype, device) == "float32":
         return "padded: flash-attention does not compute in float32 (learner.dtype)"
     if find_spec("flash_attn") is None:
         return (

@@ -86,12 +86,20 @@ def run(args: argparse.Namespace) -> int:
 
 def _dry_run(config: RunConfig, console: Console) -> int:
     from grpo.duration import resolve_duration
+    from grpo.environment import find_device
     from grpo.inputs import load_inputs
     from grpo.preparation import describe, prepare
 
     inputs = load_inputs(config)
     config = resolve_duration(config, num_problems=inputs.num_train_problems)
-    for line in describe(config, prepare(config, inputs)):
+    # A cluster may not be there yet, and a dry run is to work without one.
+    device = find_device() if config.ray.address is None else None
+    for line in describe(config, prepare(config, inputs, device)):
         console.line(line)
+    if device is None:
+        console.line(
+            f"device     of the cluster at ray.address={config.ray.address!r}, which a dry run "
+            "does not ask: what depends on it is checked when the run starts"
+        )
     console.line("The configuration, the data and the verifiers are in order.")
     return 0

@@ -260,8 +260,8 @@ class RayConfig(Section):
     """The Ray cluster."""
 
     address: str | None = None
-    """Address of a running cluster (`auto`, `ray://host:10001`); by default Ray starts on this
-    machine."""
+    """Address of a running cluster (`auto`, `ray://host:10001`), whose nodes decide whether the run
+    is on GPUs; by default Ray starts on this machine."""
     object_store_mb: Positive = 512
     """Size of the shared-memory store of a Ray started here."""
     placement_timeout_s: Annotated[float, Field(ge=0)] = 60.0

@@ -64,7 +64,7 @@ def find_backend(transport: Transport) -> WeightBackend:
 
 def _find_trouble(wanted: Transport, between: Between) -> str | None:
     if wanted in DEVICE_TRANSPORTS and not between.on_gpu:
-        return "goes from GPU to GPU, and this machine has none"
+        return "goes from GPU to GPU, and the run computes on CPU"
     if wanted == "ipc" and not between.share_gpus:
         return (
             "needs every engine on the GPU of a learner rank (placement: colocated, with as many "

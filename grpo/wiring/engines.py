@@ -6,7 +6,6 @@ import os
 
 from grpo.config.schema import RunConfig
 from grpo.data.prompts import PromptEncoder
-from grpo.environment import find_device
 from grpo.placement_plan import PlacementPlan
 from grpo.preparation import Prepared
 from grpo.rollout.choosing import find_backend
@@ -38,7 +37,7 @@ def make_engine_options(
     rollout = config.rollout
     return EngineOptions(
         model=prepared.inputs.model,
-        device=find_device(),
+        device=plan.device,
         dtype=rollout.dtype,
         seed=config.seed,
         max_model_len=rollout.max_model_len

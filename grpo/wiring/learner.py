@@ -13,7 +13,7 @@ from grpo.objective import make_objective, samples_whole_distribution
 from grpo.paths import find_model
 from grpo.placement import PlacementHolder
 from grpo.preparation import Prepared
-from grpo.rollout.options import available_cores
+from grpo.rollout.options import Device, available_cores
 from grpo.rollout.weights import Transport
 from grpo.wiring.placement import engines_sleep
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from grpo.learner.learner import Learner
 
 
-def make_learner_options(config: RunConfig, model: str) -> LearnerOptions:
+def make_learner_options(config: RunConfig, model: str, device: Device) -> LearnerOptions:
     """What the learner is told.
 
     Args:
         config: Of the run.
         model: What `from_pretrained` takes.
+        device: What its ranks compute on.
     """
     return LearnerOptions(
         model=model,
@@ -52,8 +53,8 @@ def make_learner_options(config: RunConfig, model: str) -> LearnerOptions:
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
         gradient_checkpointing=config.learner.gradient_checkpointing,
-        precision=_choose_precision(config),
-        engine_dtype=_find_engine_dtype(config),
+        precision=_choose_precision(config, device),
+        engine_dtype=_find_engine_dtype(config, device),
         packing=config.learner.packing,
         sharding=config.learner.sharding,
         lora=make_lora(config),
@@ -62,7 +63,7 @@ def make_learner_options(config: RunConfig, model: str) -> LearnerOptions:
         ref_model_mixup_alpha=config.ref_model_mixup_alpha,
         reference_offload=config.learner.reference_offload,
         optim=config.optim,
-        use_cpu=find_device() == "cpu",
+        use_cpu=device == "cpu",
         on_breach=config.invariants.on_breach,
         max_logprob_difference=config.invariants.max_logprob_difference,
         check_sampler_logprobs=samples_whole_distribution(config),
@@ -82,7 +83,7 @@ def make_learner(
         transport: How their weights reach the engines.
     """
     plan = placement.plan
-    options = make_learner_options(config, prepared.inputs.model)
+    options = make_learner_options(config, prepared.inputs.model, plan.device)
     return LearnerGroup(
         replace(options, shares_gpu=engines_sleep(config, plan)),
         world_size=config.learner.world_size,
@@ -105,7 +106,7 @@ def load_learner(config: RunConfig) -> Learner:
     from grpo.learner.learner import Learner
 
     torch.set_num_threads(_count_threads(config))
-    options = make_learner_options(config, find_model(config.model))
+    options = make_learner_options(config, find_model(config.model), find_device())
     # Whatever ranks the run had, this process is alone.
     return Learner(replace(options, sharding="ddp"))
 
@@ -127,10 +128,11 @@ def _count_threads(config: RunConfig) -> int:
     return config.learner.num_threads or max(1, available_cores() // config.learner.world_size)
 
 
-def _choose_precision(config: RunConfig) -> Precision:
+def _choose_precision(config: RunConfig, device: Device) -> Precision:
     """What the learner computes in: by default, what the engines do."""
-    return _find_engine_dtype(config) if config.learner.dtype == "auto" else config.learner.dtype
+    chosen = config.learner.dtype
+    return _find_engine_dtype(config, device) if chosen == "auto" else chosen
 
 
-def _find_engine_dtype(config: RunConfig) -> Literal["float32", "bfloat16"]:
-    return "float32" if resolve_dtype(config.rollout.dtype) == "float32" else "bfloat16"
+def _find_engine_dtype(config: RunConfig, device: Device) -> Literal["float32", "bfloat16"]:
+    return "float32" if resolve_dtype(config.rollout.dtype, device) == "float32" else "bfloat16"

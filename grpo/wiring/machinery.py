@@ -48,7 +48,9 @@ class Machinery:
         placement: PlacementHolder | None = None,
     ) -> None:
         self._start_timeout_s = config.start_timeout_s
-        self.placement = placement or reserve_placement(config, with_learner=with_learner)
+        self.placement = placement or reserve_placement(
+            config, prepared.device, with_learner=with_learner
+        )
         plan = self.placement.plan
         self.transport: Transport = (
             find_transport(config, self.placement) if with_learner else "shared_memory"

@@ -5,31 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 
 from grpo.config.schema import RunConfig
-from grpo.environment import find_device, find_gpu_bytes, resolve_dtype
+from grpo.environment import find_gpu_bytes, resolve_dtype
 from grpo.gpu_memory_plan import GpuFacts, check_rank, describe_rank, plan_rank
 from grpo.memory_plan import count_parameters
 from grpo.placement import PlacementHolder, find_own_node, list_nodes
 from grpo.placement_plan import Parts, PlacementPlan, plan_placement
 from grpo.rollout.choosing import Between, choose_transport
+from grpo.rollout.options import Device
 from grpo.rollout.weights import DEVICE_TRANSPORTS, Transport
 
 
-def reserve_placement(config: RunConfig, *, with_learner: bool) -> PlacementHolder:
+def reserve_placement(
+    config: RunConfig, device: Device | None, *, with_learner: bool
+) -> PlacementHolder:
     """Set the resources of a run aside.
 
     Args:
         config: Of the run.
+        device: What engines and ranks compute on.
         with_learner: False for an evaluation, whose engines have the cluster to themselves.
 
     Raises:
         UserError: The cluster does not have them.
     """
-    on_gpu = find_device() == "cuda"
+    assert device is not None, "nothing is set aside without asking what there is"
     wanted = None if config.placement == "auto" or not with_learner else config.placement
     plan = plan_placement(
         wanted,
         make_placed_parts(config, with_learner=with_learner),
-        on_gpu=on_gpu,
+        on_gpu=device == "cuda",
         nodes=list_nodes(),
     )
     wait_s = config.ray.placement_timeout_s if config.ray.address else 0.0
@@ -74,7 +78,7 @@ def find_transport(config: RunConfig, placement: PlacementHolder) -> Transport:
         num_nodes=len(nodes),
         with_driver=nodes == {find_own_node()},
         # From GPU to GPU go whole weights only; an adapter is small.
-        on_gpu=find_device() == "cuda" and config.lora_push == "merged",
+        on_gpu=plan.device == "cuda" and config.lora_push == "merged",
         share_gpus=plan.takes_turns and enough_ranks,
         apart=plan.placement == "dedicated",
     )
@@ -90,7 +94,7 @@ def describe_gpu(config: RunConfig, model: str, plan: PlacementPlan, transport: 
         UserError: It is too small.
     """
     parameters = count_parameters(Path(model))
-    if find_device() == "cpu" or config.ray.address is not None or parameters is None:
+    if plan.device == "cpu" or config.ray.address is not None or parameters is None:
         return ""
     gpu = GpuFacts(
         num_bytes=find_gpu_bytes(),
@@ -102,7 +106,7 @@ def describe_gpu(config: RunConfig, model: str, plan: PlacementPlan, transport: 
         config,
         parameters,
         gpu,
-        dtype=resolve_dtype(config.rollout.dtype),
+        dtype=resolve_dtype(config.rollout.dtype, plan.device),
         utilization=find_utilization(config, plan.takes_turns),
     )
     check_rank(held, gpu)

@@ -15,7 +15,6 @@ from grpo.publisher import ProvingPublisher
 from grpo.recovery import LearnerRecovery, Restartable
 from grpo.run_directory import RunDirectory
 from grpo.wiring.engines import make_sampling
-from grpo.wiring.learner import make_learner_options
 from grpo.wiring.machinery import Machinery
 from grpo.witness import SamplerWitness
 from verifiers.incident import NoteIncident
@@ -51,7 +50,7 @@ def make_recovery(
 def make_publisher(config: RunConfig, prepared: Prepared, machinery: Machinery) -> ProvingPublisher:
     """The proven push of weights."""
     assert machinery.learner is not None
-    bound = sampler_bound(make_learner_options(config, prepared.inputs.model))
+    bound = sampler_bound(machinery.learner.options)
     witness = None
     # Without staleness every sample is of the learner's version, and the update checks them all.
     if config.max_staleness and samples_whole_distribution(config):

@@ -53,7 +53,7 @@ def config(tmp_path):
 
 @pytest.fixture
 def prepared(config):
-    return prepare(config, load_inputs(config))
+    return prepare(config, load_inputs(config), "cpu")
 
 
 @pytest.fixture

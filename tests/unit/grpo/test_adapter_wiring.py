@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from grpo.config.schema import RunConfig
+from grpo.placement_plan import Parts, plan_placement
 from grpo.rollout.options import AdapterOptions
 from grpo.wiring import placement
 from grpo.wiring.engines import make_adapter
@@ -37,9 +38,9 @@ def test_engines_and_learner_are_told_of_the_same_adapter():
     ],
 )
 def test_on_gpus_adapters_go_through_the_hosts_memory(monkeypatch, push, placed, nodes, expected):
-    monkeypatch.setattr(placement, "find_device", lambda: "cuda")
     monkeypatch.setattr(placement, "find_own_node", lambda: "n0")
-    plan = SimpleNamespace(takes_turns=placed == "colocated", placement=placed)
+    parts = Parts(num_engines=1, world_size=1)
+    plan = plan_placement(placed, parts, on_gpu=True, nodes=[{"CPU": 8, "GPU": 2}])
     holder: Any = SimpleNamespace(plan=plan, node_ids={f"n{i}" for i in range(nodes)})
     config = make(lora_r=4, lora_push=push)
     assert placement.find_transport(config, holder) == expected

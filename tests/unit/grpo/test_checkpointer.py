@@ -14,7 +14,7 @@ from grpo.config.schema import RunConfig
 from grpo.evaluation.scores import Estimate, EvaluationResult, SetScore
 from grpo.learner.errors import LearnerDied
 from grpo.protocols import Progress
-from grpo.resuming import find_start, keep_changes
+from grpo.resuming import find_start, keep_changes, note_device
 from grpo.run_directory import RunDirectory
 from verifiers.errors import UserError
 
@@ -164,6 +164,34 @@ def test_a_run_goes_on_with_what_does_not_change_its_gradient(run, option, value
     (kept,) = directory.read_lines("resumed.jsonl")
     assert kept["step"] == 4
     assert list(kept["changes"]) == list(start.changes)
+
+
+@pytest.mark.parametrize(
+    ("facts", "changes"),
+    [
+        ({"engine": {"device": "cuda"}}, {"device": ("cuda", "cpu")}),
+        ({"engine": {"device": "cpu"}}, {}),
+        ({}, {}),
+        (None, {}),
+    ],
+)
+def test_a_run_that_goes_on_on_another_kind_of_device_says_so(run, facts, changes):
+    directory = RunDirectory(run)
+    directory.write_config(make_config())
+    if facts is not None:
+        directory.write_json("environment.json", facts)
+    start = note_device(resume(run, make_config()), "cpu")
+    assert start is not None
+    assert start.changes == changes
+    said = []
+    keep_changes(make_config(), start, directory, say=said.append)
+    assert said == ["changed    device: 'cuda' before, 'cpu' now"] * len(changes)
+
+
+def test_a_run_that_begins_has_no_device_from_before(run):
+    assert note_device(None, "cuda") is None
+    fork = find_start(make_config(steps=9), resume=None, fork=str(run), warn=pytest.fail)
+    assert note_device(fork, "cuda") is fork
 
 
 def test_a_run_does_not_go_on_as_another(run):

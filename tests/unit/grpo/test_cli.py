@@ -104,6 +104,25 @@ def test_a_mistake_is_one_paragraph_and_exit_code_2(
     assert "Traceback" not in printed.err
 
 
+def test_a_dry_run_asks_no_cluster(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("grpo.environment.find_device", lambda: "cpu")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n')
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        CONFIG.format(model="embedded:quickstart", data=tmp_path / "rows.jsonl", verifier="math")
+    )
+    assert main(["train", str(config), "--dry-run", "ray.address=192.0.2.1:6379"]) == 0
+    shown = capsys.readouterr().out
+    assert "device     of the cluster at ray.address='192.0.2.1:6379'" in shown
+    assert "rows       packed where flash-attention is installed" in shown
+    assert "memory     " not in shown
+    assert main(["train", str(config), "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "device     " not in shown
+    assert "rows       padded: flash-attention, which packing pays off with, needs a GPU" in shown
+    assert "memory     about" in shown
+
+
 def test_a_verifier_whose_parameters_the_data_cannot_supply_is_refused(tmp_path, capsys):
     (tmp_path / "checks.py").write_text("def check(completion, difficulty):\n    return 1.0\n")
     (tmp_path / "rows.jsonl").write_text('{"prompt": "1+1=", "answer": "2", "level": 3}\n')

@@ -13,14 +13,16 @@ from verifiers.errors import UserError
 from verifiers.incident import ignore_incident
 
 PREPARED: Any = SimpleNamespace(
-    encoder=ServerSide(), inputs=SimpleNamespace(problems=[], verifier_options={"math": {}})
+    encoder=ServerSide(),
+    inputs=SimpleNamespace(problems=[], verifier_options={"math": {}}),
+    device="cpu",
 )
 STORED = StoredPool({})
 
 
 @pytest.fixture
 def full_cluster(monkeypatch):
-    def reserve(config, *, with_learner):
+    def reserve(config, device, *, with_learner):
         raise UserError("The cluster cannot hold the engines")
 
     monkeypatch.setattr(machinery, "reserve_placement", reserve)

@@ -53,7 +53,7 @@ def prepare():
                 **options,
             }
         )
-        return prepare_evaluation(config, inputs)
+        return prepare_evaluation(config, inputs, "cpu")
 
     return _prepare
 

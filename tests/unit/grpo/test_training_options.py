@@ -9,6 +9,7 @@ import torch
 
 from grpo.config.schema import RunConfig
 from grpo.learner.packing import packs_samples
+from grpo.rollout.options import Device
 from grpo.training_options import (
     check_training_options,
     describe_packing,
@@ -29,7 +30,7 @@ def make(**options):
     return RunConfig.model_validate({"model": "m", "data": {"path": "d.jsonl"}} | options)
 
 
-def check(device="cpu", weights=WEIGHTS, **options):
+def check(device: Device | None = "cpu", weights=WEIGHTS, **options):
     check_training_options(make(**options), device=device, weights=weights)
 
 
@@ -88,8 +89,19 @@ def test_the_plan_says_whether_rows_are_packed_and_why(
     # As the learner decides, on such a machine.
     monkeypatch.setattr(torch.cuda, "is_available", lambda: device == "cuda")
     monkeypatch.setattr("grpo.learner.packing.is_flash_attn_2_available", lambda: installed)
-    options = make_learner_options(config, "m")
+    options = make_learner_options(config, "m", device)
     assert packs_samples(options) == described.startswith("packed")
+
+
+def test_what_depends_on_a_device_that_is_not_known_yet_is_left_to_the_start(monkeypatch):
+    monkeypatch.setattr("grpo.training_options.find_spec", lambda name: object())
+    offload = {"beta": 0.1, "learner": {"reference_offload": True}}
+    for options in ({"optim": "adamw_8bit"}, offload):
+        check(device=None, **options)
+        check(device="cuda", **options)
+        with pytest.raises(UserError, match="CPU"):
+            check(device="cpu", **options)
+    assert describe_packing(make(), None).startswith("packed where flash-attention is installed")
 
 
 def test_8_bits_and_shards_exclude_each_other():
@@ -106,20 +118,19 @@ def test_a_reference_without_memory_of_its_own_is_not_offloaded(options, lacks):
 
 
 @pytest.mark.parametrize(
-    ("engines", "learner", "computed", "served", "agreed"),
+    ("device", "engines", "learner", "computed", "served", "agreed"),
     [
-        ("auto", "auto", "float32", "float32", "float32"),
-        ("bfloat16", "auto", "bfloat16", "bfloat16", "bfloat16"),
-        ("bfloat16", "float32", "float32", "bfloat16", "bfloat16"),
-        ("float32", "bfloat16", "bfloat16", "float32", "bfloat16"),
+        ("cpu", "auto", "auto", "float32", "float32", "float32"),
+        ("cuda", "auto", "auto", "bfloat16", "bfloat16", "bfloat16"),
+        ("cpu", "bfloat16", "auto", "bfloat16", "bfloat16", "bfloat16"),
+        ("cuda", "bfloat16", "float32", "float32", "bfloat16", "bfloat16"),
+        ("cpu", "float32", "bfloat16", "bfloat16", "float32", "bfloat16"),
     ],
 )
-def test_engines_and_learner_have_a_type_each(
-    monkeypatch, engines, learner, computed, served, agreed
-):
-    monkeypatch.setattr("grpo.environment.find_device", lambda: "cpu")
+def test_engines_and_learner_have_a_type_each(device, engines, learner, computed, served, agreed):
     config = make(rollout={"dtype": engines}, learner={"dtype": learner})
-    options = make_learner_options(config, "m")
+    options = make_learner_options(config, "m", device)
+    assert options.use_cpu == (device == "cpu")
     assert options.precision == computed
     assert options.served_precision == served
     assert options.agreed_precision == agreed
