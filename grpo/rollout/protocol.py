@@ -124,7 +124,7 @@ class Engine(Protocol):
         ...
 
     def receive_weights(self, payload: WeightPayload, buffer: np.ndarray) -> str:
-        """Bring the bytes of a push to where they are loaded from, while the engine steps.
+        """Get ready to serve the weights of a push, as far as that goes while the engine steps.
 
         Args:
             payload: Of a transport through the host's memory.
@@ -132,6 +132,9 @@ class Engine(Protocol):
 
         Returns:
             The checksum of the bytes that `load_weights` would load.
+
+        Raises:
+            WeightsRefused: They do not fit; the old policy is untouched.
         """
         ...
 

@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import psutil
 
-from grpo.rollout.buffer_checksum import compute_checksum
-from grpo.rollout.errors import WeightPushFailed
+from grpo.rollout.buffer_checksum import BufferChecksum
+from grpo.rollout.errors import WeightPushFailed, WeightsRefused
 from grpo.rollout.ipc import describe_tensors, make_ipc_update
 from grpo.rollout.nccl import NcclReceiver
 from grpo.rollout.options import EngineOptions
@@ -87,6 +88,8 @@ class VllmEngine:
         self._lora_request = begin_adapter(self._engine, adapted) if adapted else None
         self._engine.set_weight_version(str(policy_version))
         self._unfinished: set[str] = set()
+        # Always the same one: memory that a thread frees is at hand for none but itself.
+        self._stager = ThreadPoolExecutor(1, thread_name_prefix="staging")
         # Only for engines in child processes, which cannot read the caller's memory.
         self._segment = OwnedSegment()
         config = self._engine.vllm_config
@@ -181,8 +184,26 @@ class VllmEngine:
         if not self._in_process and payload.transport != "shared_memory":
             segment = self._segment.reserve(payload.num_bytes)
             segment[:] = buffer
-            return compute_checksum(segment)
-        return compute_checksum(buffer)
+            buffer = segment
+        checksum = BufferChecksum(buffer)
+        checksum.advance(buffer.nbytes)
+        # Children do it in the pause: they answer nothing while they step.
+        if self._in_process and self._lora_request is None:
+            self._stage(payload, buffer)
+        return checksum.value()
+
+    def _stage(self, payload: WeightPayload, buffer: np.ndarray) -> None:
+        """Have the worker load a push beside the weights that it serves."""
+        update = self._make_update(payload, buffer)
+        try:
+            self._stager.submit(
+                self._engine.collective_rpc, "stage_weights", kwargs={"update_info": update}
+            ).result()
+        except Exception as error:
+            raise WeightsRefused(
+                "The weights do not fit the model, of which the engine still serves the version "
+                f"before. {type(error).__name__}: {error}"
+            ) from error
 
     def load_weights(self, version: int, payload: WeightPayload, buffer: np.ndarray) -> str:
         """As `Engine.load_weights`."""
@@ -207,6 +228,7 @@ class VllmEngine:
 
     def close(self) -> None:
         """As `Engine.close`."""
+        self._stager.shutdown()
         self._engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
         self._segment.close()
 
@@ -250,7 +272,12 @@ class VllmEngine:
         elif not self._in_process:
             source = self._segment.name
         plan = [asdict(spec) for spec in payload.plan]
-        return {"source": source, "num_bytes": payload.num_bytes, "plan": plan}
+        return {
+            "source": source,
+            "num_bytes": payload.num_bytes,
+            "checksum": payload.checksum,
+            "plan": plan,
+        }
 
     @contextmanager
     def _paused(self) -> Iterator[None]:

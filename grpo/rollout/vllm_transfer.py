@@ -33,7 +33,7 @@ from vllm.model_executor.model_loader.reload import (
 
 from grpo.rollout.load_recorder import LoadWeights, receive_recorded, require_all
 from grpo.rollout.segments import open_segment
-from grpo.rollout.vllm_inplace import InPlaceLoad, can_load_in_place
+from grpo.rollout.vllm_beside import SecondModel, can_load_beside
 from grpo.rollout.vllm_ipc import IpcEngine
 from grpo.rollout.weights import TensorSpec, unpack_tensors
 
@@ -53,12 +53,14 @@ class HostUpdateInfo(WeightTransferUpdateInfo):
         source: The bytes, where the worker shares the caller's process; otherwise the name of a
             shared memory segment.
         num_bytes: Their number.
+        checksum: What they are known by.
         plan: Fields of each `TensorSpec`: vLLM's messages between processes carry plain values
             only.
     """
 
     source: np.ndarray | str
     num_bytes: int
+    checksum: str
     plan: Sequence[Mapping[str, Any]]
 
     def open(self) -> np.ndarray:
@@ -84,24 +86,42 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
         Read before the first push: while one is under way, tied parameters look like separate ones.
         """
         self._parameter_names = {name for name, _ in self.model.named_parameters()}
+        self._second: SecondModel | None = None
+        self._staged: str | None = None
+
+    def stage(self, update_info: HostUpdateInfo) -> None:
+        """Load one push beside the weights that are served, if the model is of a kind for that.
+
+        Raises:
+            ValueError: The push does not fit the model.
+        """
+        self._staged = None
+        if can_load_beside(self.model):
+            self._second = self._second or SecondModel(self.model)
+            self._second.load(unpack_tensors(update_info.open(), update_info.specs()))
+            self._staged = update_info.checksum
 
     def start_weight_update(self) -> None:
-        """Give every layer something that `load_weights` can write to.
+        """Give every layer something that `load_weights` can write to, if that is the model's own.
 
         On CPU, loading packs a linear layer's weight for oneDNN and leaves an empty parameter
         behind; on GPU, quantised layers are in the same position.
         """
-        self._load = InPlaceLoad(self.model) if can_load_in_place(self.model) else None
-        if self._load is None:
+        self._beside = can_load_beside(self.model)
+        if not self._beside:
             initialize_layerwise_reload(self.model)
 
     @torch.no_grad()
     def receive_weights(self, update_info: HostUpdateInfo) -> None:
-        """Load one push.
+        """Load one push, if it is not staged.
 
         Raises:
             ValueError: The push left parameters of the model out.
         """
+        if self._beside:
+            if self._staged != update_info.checksum:
+                self.stage(update_info)
+            return
         # Layers hold on to views of the bytes until they are complete; keep the mapping until the
         # push is finished.
         self._buffer = update_info.open()
@@ -111,14 +131,15 @@ class HostWeightTransferEngine(WeightTransferEngine[HostInitInfo, HostUpdateInfo
 
     @torch.no_grad()
     def finish_weight_update(self) -> None:
-        """Pack the layers again, those included that vLLM forgets."""
-        if self._load is not None:
-            self._load.finish(cast("torch.dtype", self.model_config.dtype))
+        """Have the model compute with the new weights, the layers included that vLLM forgets."""
+        if self._beside:
+            assert self._second is not None, "a push was staged"
+            self._second.take_over(cast("torch.dtype", self.model_config.dtype))
         else:
             finalize_layerwise_reload(self.model, self.model_config)
             for layer in find_layers_with_shared_weight(self.model):
                 repack_for_cpu(layer)
-        self._load = self._buffer = None
+        self._staged = self._buffer = None
 
     def shutdown(self) -> None:
         """Nothing is held between pushes."""
@@ -167,6 +188,11 @@ def repack_for_cpu(layer: torch.nn.Module) -> None:
 
 class HostWeightExtension:
     """Methods that vLLM adds to its worker, callable by name through `collective_rpc`."""
+
+    def stage_weights(self, update_info: dict[str, Any]) -> None:
+        """Load a push beside the weights that are served, while the engine goes on."""
+        engine: Any = self.weight_transfer_engine  # pyright: ignore[reportAttributeAccessIssue]
+        engine.stage(engine.parse_update_info(update_info))
 
     def read_loaded_checksum(self) -> str | None:
         """The checksum of the last push that came from GPU to GPU."""

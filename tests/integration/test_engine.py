@@ -166,18 +166,18 @@ def test_a_push_makes_the_engine_the_new_policy_and_without_it_the_probe_shows_t
     assert max(compare(policy, r) for r in sample(pool, SAMPLING)) < TOLERANCE
 
 
-@pytest.mark.parametrize("in_place", [True, False])
-def test_the_head_that_vllm_leaves_behind_would_be_noticed(pool, policy, in_place):
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_head_that_vllm_leaves_behind_would_be_noticed(pool, policy, beside):
     """Negative control: without our cure, a tied head goes on computing with old weights."""
 
     def change(actor):
-        from grpo.rollout import vllm_inplace, vllm_transfer
+        from grpo.rollout import vllm_beside, vllm_transfer
 
         actor.patch = pytest.MonkeyPatch()
-        actor.patch.setattr(vllm_inplace, "share_packed_weight", lambda owner, layer: None)
+        actor.patch.setattr(vllm_beside, "share_packed_weight", lambda owner, layer: None)
         actor.patch.setattr(vllm_transfer, "find_layers_with_shared_weight", lambda model: [])
-        if not in_place:
-            actor.patch.setattr(vllm_transfer, "can_load_in_place", lambda model: False)
+        if not beside:
+            actor.patch.setattr(vllm_transfer, "can_load_beside", lambda model: False)
 
     in_actor = pool._engines.serving()[0].actor.__ray_call__
     perturb(policy, seed=2)

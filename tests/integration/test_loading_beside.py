@@ -1,4 +1,4 @@
-"""New weights that are loaded into a model where it lies, beside vLLM's reload and a new engine."""
+"""New weights that are loaded beside the old ones, compared with vLLM's reload and a new engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from grpo.rollout.errors import EngineFailed
+from grpo.rollout.errors import WeightsRefused
 from grpo.rollout.options import EngineOptions
 from grpo.rollout.pool import RolloutPool
 from grpo.rollout.transports import make_sender
@@ -120,10 +120,10 @@ def apply(pool, function):
     return answer
 
 
-def loads_in_place(model):
-    from grpo.rollout.vllm_inplace import can_load_in_place
+def loads_beside(model):
+    from grpo.rollout.vllm_beside import can_load_beside
 
-    return can_load_in_place(model)
+    return can_load_beside(model)
 
 
 def scores(pool):
@@ -139,7 +139,7 @@ def expected(policy):
 
 def test_a_push_of_the_same_weights_changes_nothing(served):
     policy, pool = served
-    assert apply(pool, loads_in_place)
+    assert apply(pool, loads_beside)
     before = scores(pool)
     assert (torch.tensor(before) - expected(policy)).abs().max() < TOLERANCE
     push(pool, policy)
@@ -159,7 +159,7 @@ def test_a_push_of_others_is_what_vllms_reload_and_a_new_engine_make_of_them(ser
         from grpo.rollout import vllm_transfer
 
         actor.patch = pytest.MonkeyPatch()
-        actor.patch.setattr(vllm_transfer, "can_load_in_place", lambda model: False)
+        actor.patch.setattr(vllm_transfer, "can_load_beside", lambda model: False)
 
     in_actor(pool, forbid)
     push(pool, policy)
@@ -174,9 +174,9 @@ def test_a_push_of_others_is_what_vllms_reload_and_a_new_engine_make_of_them(ser
     new.close()
 
 
-def test_a_push_that_lacks_a_part_of_a_stacked_layer_ends_the_engine(served):
-    """The last test of this file: the engine is gone."""
+def test_a_push_that_lacks_a_part_of_a_stacked_layer_is_refused(served):
     policy, pool = served
+    before = scores(pool)
     part = "model.layers.1.self_attn.k_proj.weight"
     names = [name for name, _ in policy.named_parameters()]
     # Where the checkpoint has q, k and v in one tensor, that one is left out.
@@ -185,9 +185,10 @@ def test_a_push_that_lacks_a_part_of_a_stacked_layer_ends_the_engine(served):
     sender = make_sender("shared_memory")
     load = pool._engines.serving()[0].actor.load_weights
     try:
-        with pytest.raises(EngineFailed, match=r"1\.self_attn\.qkv_proj"):
+        with pytest.raises(WeightsRefused, match=r"1\.self_attn\.qkv_proj"):
             ray.get(load.remote(99, sender.send(tensors)))
-        with pytest.raises(EngineFailed):
-            ray.get(pool._engines.serving()[0].actor.score.remote(TEXT, 1))
     finally:
         sender.close()
+    assert scores(pool) == before
+    push(pool, policy)
+    assert scores(pool) == before

@@ -1,16 +1,17 @@
-"""Loads weights into a model that vLLM serves on CPU, and packs each layer once it is complete.
+"""Loads new weights beside those that a model served by vLLM on CPU computes with, then swaps them.
 
 On CPU a linear layer computes with a packed copy of its weight, and the weight itself is emptied.
-vLLM's own reload makes every layer anew, loads into that, and copies it back. Here such a weight
-exists again only from its first shard until it is packed, in memory that the layers take in turns;
-all else is written where it lies. The model's own `load_weights` and weight loaders do the loading.
+vLLM's own reload makes every layer anew, loads into that, and copies it back, with the model at a
+stand. Here a second model of the same layers takes the weights, loaded by the model's own
+`load_weights` and weight loaders, and packs each layer once it is complete, in memory that the
+layers take in turns. All that is left for the pause is to hand over.
 """
 
 from __future__ import annotations
 
 import inspect
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import torch
@@ -27,11 +28,13 @@ from vllm.model_executor.model_loader.reload.sanitize import restore_layer_refs
 from vllm.model_executor.model_loader.reload.utils import get_tensor_load_numel
 from vllm.platforms import current_platform
 
+from grpo.rollout.load_recorder import LoadWeights, require_all
+
 # All that these make after loading is the packed copy of a layer's weight.
 PACKING_METHODS = (UnquantizedLinearMethod, UnquantizedEmbeddingMethod)
 
 
-def can_load_in_place(model: nn.Module) -> bool:
+def can_load_beside(model: nn.Module) -> bool:
     """Whether every layer of a model is of a kind that this file knows.
 
     That is one whose parameters still have the form in which they were made, or a linear layer that
@@ -40,46 +43,69 @@ def can_load_in_place(model: nn.Module) -> bool:
     return current_platform.is_cpu() and all(_is_known(layer) for layer in model.modules())
 
 
-class InPlaceLoad:
-    """One load of new weights, from the time when `load_weights` may be called until `finish`.
+class SecondModel:
+    """The layers of a model once more, with weights of their own.
 
     Args:
-        model: One that can be loaded in place.
+        model: One that can be loaded beside. It computes as before until `take_over`.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
+        self._second = copy_structure(model)
+        self._pairs = list(zip(model.modules(), self._second.modules(), strict=True))
+        self._names = {name for name, _ in model.named_parameters()}
         memory = TurnMemory()
-        self._emptied = {
-            name: EmptiedLayer(name, layer, memory)
-            for name, layer in model.named_modules()
-            if _is_emptied(layer)
-        }
+        self._emptied = [
+            EmptiedLayer(name, first, second, memory)
+            for (name, first), (_, second) in zip(
+                model.named_modules(), self._second.named_modules(), strict=True
+            )
+            if _is_emptied(first)
+        ]
 
-    def finish(self, dtype: torch.dtype) -> None:
-        """Have every layer compute with the new weights.
+    @torch.no_grad()
+    def load(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """Take new weights, and pack them, while the model computes with the old ones.
 
         Args:
-            dtype: Of the activations.
+            weights: Names and tensors of the checkpoint, all of them. None is needed afterwards.
 
         Raises:
-            ValueError: A layer has not got all of its weight.
+            ValueError: They are not one policy's whole weights.
         """
-        if missing := [name for name, layer in self._emptied.items() if not layer.complete]:
+        for layer in self._emptied:
+            layer.begin()
+        loaded = cast("LoadWeights", self._second.load_weights)(weights)
+        require_all(self._names, loaded)
+        if missing := [layer.name for layer in self._emptied if not layer.complete]:
             raise ValueError(
                 f"the push lacks weights for {len(missing)} layers: {', '.join(missing[:5])}"
             )
-        packed = {layer.layer for layer in self._emptied.values()}
+        packed = {layer.second for layer in self._emptied}
         owners: dict[int, nn.Module] = {}
-        for layer in self._model.modules():
-            if isinstance(layer, Attention):
-                layer.process_weights_after_loading(dtype)
-            elif layer not in packed and _find_method(layer) is not None:
+        for layer in self._second.modules():
+            if layer not in packed and _find_method(layer) is not None:
                 owner = owners.setdefault(id(layer.weight), layer)
                 if owner is layer:
                     pack(layer)
                 else:
                     share_packed_weight(owner, layer)
+
+    @torch.no_grad()
+    def take_over(self, dtype: torch.dtype) -> None:
+        """Have the model compute with what was loaded, between two of its steps.
+
+        Args:
+            dtype: Of the activations.
+        """
+        for first, second in self._pairs:
+            for old, new in _pair_tensors(first, second):
+                old.copy_(new)
+            if (packed := vars(second).get("cpu_linear")) is not None:
+                first.cpu_linear, second.cpu_linear = packed, first.cpu_linear
+            if isinstance(first, Attention):
+                first.process_weights_after_loading(dtype)
 
 
 class EmptiedLayer:
@@ -87,29 +113,37 @@ class EmptiedLayer:
 
     Args:
         name: The layer's.
-        layer: Gets a weight of its old shape with no memory behind it.
+        first: The layer that computes.
+        second: Gets a weight of its old shape with no memory behind it, for each load.
         memory: Holds that weight from its first shard until it is packed.
     """
 
-    def __init__(self, name: str, layer: nn.Module, memory: TurnMemory) -> None:
-        self.layer = layer
-        self._name = name
+    def __init__(self, name: str, first: nn.Module, second: nn.Module, memory: TurnMemory) -> None:
+        self.name = name
+        self.second = second
         self.complete = False
         self._memory = memory
         self._num_loaded = 0
-        self._weight: Any = make_hollow_weight(layer)
+        self._weight: Any = make_hollow_weight(first)
         self._hollow: Tensor = self._weight.data
         # What vLLM noted down keeps the loader of its own reload, should there have been one.
         self._loader: Callable[..., object] = _get_original_loader(self._weight)
         self._signature = inspect.signature(self._loader)
         self._weight.weight_loader = self._load
-        del layer.weight
-        layer.register_parameter("weight", self._weight)
+
+    def begin(self) -> None:
+        """Have a weight again, of which nothing is loaded."""
+        if self._weight.data_ptr() != self._hollow.data_ptr():
+            self._memory.give_back(self._weight.data)
+        self.complete = False
+        self._num_loaded = 0
+        self._weight.data = self._hollow
+        self.second._parameters["weight"] = self._weight
 
     def _load(self, *args: Any, **kwargs: Any) -> object:
         """Stands for the weight's own loader, which is given one shard after the other."""
         if self.complete:
-            raise ValueError(f"the push has more than the whole weight of {self._name}")
+            raise ValueError(f"the push has more than the whole weight of {self.name}")
         if self._weight.data_ptr() == self._hollow.data_ptr():
             self._weight.data = self._memory.take(self._hollow)
         arguments = self._signature.bind(*args, **kwargs)
@@ -118,7 +152,7 @@ class EmptiedLayer:
         self._num_loaded += num_loaded
         if self._num_loaded >= get_tensor_load_numel(self._weight):
             self.complete = True
-            pack(self.layer)
+            pack(self.second)
             self._memory.give_back(self._weight.data)
             self._weight.data = self._hollow
         return answer
@@ -146,6 +180,40 @@ class TurnMemory:
         """Let others have it."""
         whole = torch.empty(0, dtype=torch.uint8).set_(taken.untyped_storage())
         self._free.append(whole)
+
+
+def copy_structure(model: nn.Module) -> nn.Module:
+    """Modules like a model's, with tensors of their own to load into, whose values are any.
+
+    All else is shared. What was packed is not there yet, nor is what a checkpoint does not hold.
+    """
+    # Some are in several places.
+    modules: dict[nn.Module, nn.Module] = {}
+    tensors: dict[int, Tensor] = {}
+
+    def copy_tensor(tensor: Tensor | None) -> Any:
+        if tensor is None:
+            return None
+        if id(tensor) not in tensors:
+            copied = tensors[id(tensor)] = torch.empty_like(tensor.data)
+            copied.__class__ = tensor.__class__
+            vars(copied).update(vars(tensor))
+        return tensors[id(tensor)]
+
+    def copy_module(module: nn.Module | None) -> Any:
+        if module is None:
+            return None
+        if module not in modules:
+            # Not by its class: some of vLLM's choose another one when they are called.
+            copied: Any = object.__new__(type(module))
+            modules[module] = copied
+            vars(copied).update(vars(module))
+            vars(copied).pop("cpu_linear", None)
+            copied._parameters = {name: copy_tensor(p) for name, p in module._parameters.items()}
+            copied._modules = {name: copy_module(m) for name, m in module._modules.items()}
+        return modules[module]
+
+    return copy_module(model)
 
 
 def make_hollow_weight(layer: nn.Module) -> Tensor:
@@ -176,6 +244,13 @@ def _find_method(layer: nn.Module) -> UnquantizedLinearMethod | UnquantizedEmbed
     method = getattr(layer, "quant_method", None)
     # Not a subclass: what it makes of a weight would be its own affair.
     return cast("Any", method) if type(method) in PACKING_METHODS else None
+
+
+def _pair_tensors(first: nn.Module, second: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """A layer's own tensors that hold weights, each with its new values."""
+    for name, old in first.named_parameters(recurse=False):
+        if old.numel():
+            yield old.data, cast("Tensor", second._parameters[name]).data
 
 
 def _is_emptied(layer: nn.Module) -> bool:
