@@ -65,6 +65,8 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
     reference = _BYTES_PER_WEIGHT if config.beta and not config.lora_r else 0
     engines, ranks = config.rollout.num_engines, config.learner.world_size
     copies = 1 if config.learner.sharding == "fsdp2" else ranks
+    # New weights are loaded beside the ones that are served.
+    served = 1 if config.lora_push == "adapter" else 2
     return (
         Share(part="Ray and driver", num_bytes=_RAY_AND_DRIVER, knob="-"),
         Share(
@@ -72,7 +74,7 @@ def plan_memory(config: RunConfig, model: str, dtype: str) -> tuple[Share, ...]:
             num_bytes=engines
             * (
                 _ENGINE_PROCESS
-                + parameters * BYTES[dtype]
+                + served * parameters * BYTES[dtype]
                 + config.rollout.kv_cache_memory_mb * 2**20
             ),
             knob="rollout.kv_cache_memory_mb, rollout.num_engines",

@@ -138,7 +138,8 @@ class EmptiedLayer:
         self.complete = False
         self._num_loaded = 0
         self._weight.data = self._hollow
-        self.second._parameters["weight"] = self._weight
+        del self.second.weight
+        self.second.register_parameter("weight", self._weight)
 
     def _load(self, *args: Any, **kwargs: Any) -> object:
         """Stands for the weight's own loader, which is given one shard after the other."""
@@ -205,12 +206,12 @@ def copy_structure(model: nn.Module) -> nn.Module:
             return None
         if module not in modules:
             # Not by its class: some of vLLM's choose another one when they are called.
-            copied: Any = object.__new__(type(module))
-            modules[module] = copied
-            vars(copied).update(vars(module))
-            vars(copied).pop("cpu_linear", None)
-            copied._parameters = {name: copy_tensor(p) for name, p in module._parameters.items()}
-            copied._modules = {name: copy_module(m) for name, m in module._modules.items()}
+            copied = modules[module] = object.__new__(type(module))
+            state = vars(copied)
+            state.update(vars(module))
+            state.pop("cpu_linear", None)
+            state["_parameters"] = {n: copy_tensor(p) for n, p in state["_parameters"].items()}
+            state["_modules"] = {n: copy_module(m) for n, m in state["_modules"].items()}
         return modules[module]
 
     return copy_module(model)
@@ -250,7 +251,7 @@ def _pair_tensors(first: nn.Module, second: nn.Module) -> Iterator[tuple[Tensor,
     """A layer's own tensors that hold weights, each with its new values."""
     for name, old in first.named_parameters(recurse=False):
         if old.numel():
-            yield old.data, cast("Tensor", second._parameters[name]).data
+            yield old.data, getattr(second, name).data
 
 
 def _is_emptied(layer: nn.Module) -> bool:

@@ -218,6 +218,7 @@ def test_merged_weights_and_adapters_give_the_same_logprobs(pool, model):
         merged.close()
 
 
+@pytest.mark.long
 def test_adapters_beside_some_layers_only_and_an_engine_that_died_and_got_them_again(
     model, cluster
 ):

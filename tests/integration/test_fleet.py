@@ -210,7 +210,7 @@ def test_one_verifier_that_hangs_holds_up_no_other(make_fleet, checks, tmp_path)
     stuck, other, incidents = f"{checks}:sleeper", f"{checks}:parity", []
     fleet = make_fleet(
         specs={stuck: {"wall_limit_s": 600.0}, other: {}},
-        stall_timeout_s=5.0,
+        stall_timeout_s=3.0,
         note=incidents.append,
     )
     fleet.wait_ready()

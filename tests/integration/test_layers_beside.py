@@ -24,7 +24,7 @@ class Stacked(nn.Module):
         super().__init__()
         self.quant_method = method
         self.weight = nn.Parameter(torch.zeros(SHAPE), requires_grad=False)
-        self.weight.weight_loader = self.load  # pyright: ignore[reportAttributeAccessIssue]
+        vars(self.weight)["weight_loader"] = self.load
         self.scale = nn.Parameter(torch.ones(1), requires_grad=False)
 
     def load(self, param, loaded_weight, half):

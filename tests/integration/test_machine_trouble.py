@@ -10,7 +10,9 @@ import pytest
     [
         ((), {"DOCKER_HOST": "unix:///nowhere/docker.sock"}, ["Docker"]),
         (("sandbox.image=no-such-image:0",), {}, ["no-such-image:0", "verigrad sandbox build"]),
-        (("sandbox.runtime=no-such-runtime",), {}, ["no-such-runtime"]),
+        pytest.param(
+            ("sandbox.runtime=no-such-runtime",), {}, ["no-such-runtime"], marks=pytest.mark.long
+        ),
         (("ray.address=127.0.0.1:1",), {}, ["ray.address"]),
         pytest.param(
             ("placement=dedicated", "rollout.num_threads=500"),
@@ -24,7 +26,12 @@ import pytest
             ["learner.world_size=1 ranks of learner.num_threads=500", "this machine has"],
             marks=pytest.mark.long,
         ),
-        (("rollout.kv_cache_memory_mb=100000000",), {}, ["GB", "rollout.kv_cache_memory_mb"]),
+        pytest.param(
+            ("rollout.kv_cache_memory_mb=100000000",),
+            {},
+            ["GB", "rollout.kv_cache_memory_mb"],
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_the_machines_trouble_is_named(verigrad, tmp_path, overrides, environment, fragments):

@@ -36,6 +36,11 @@ def test_an_adapter_is_nothing_in_transit():
     assert make_plan(lora_r=8, lora_push="adapter")["weights in transit"] == 0
 
 
+def test_engines_have_room_for_new_weights_beside_those_they_serve():
+    adapters = make_plan(lora_r=8, lora_push="adapter")["engines"]
+    assert make_plan()["engines"] - adapters == pytest.approx(4 * 628_992)
+
+
 @pytest.mark.parametrize(
     "smaller",
     [
