@@ -46,7 +46,7 @@ class Model(nn.ModuleList):
             parameter = parameters[f"{layer}.{kind}"]
             loaded.add(f"{layer}.{kind}")
             if half:
-                parameter.weight_loader(parameter, tensor, int(half[0]))
+                parameter.weight_loader(parameter, tensor, int(half[0]))  # pyright: ignore[reportAttributeAccessIssue]
             else:
                 parameter.data.copy_(tensor)
         return loaded
