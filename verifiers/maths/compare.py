@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from verifiers.maths.answers import (
-    FLIPPED,
     Answer,
     BaseNumber,
     Clock,
@@ -22,13 +21,14 @@ from verifiers.maths.answers import (
     Relation,
     Union,
     Without,
-    Words,
 )
+from verifiers.maths.bounds import compare_bounds
 from verifiers.maths.equality import Equality
 from verifiers.maths.exact import evaluate
 from verifiers.maths.expressions import Apply, Expression, Symbol
+from verifiers.maths.finding import MISMATCH, Finding, join_findings
+from verifiers.maths.items import compare_ordered, compare_unordered, find_distinct
 from verifiers.maths.options import MathOptions
-from verifiers.maths.regions import NotARegion, region_name, same_region
 from verifiers.maths.scalars import same_quantity
 from verifiers.maths.shapes import (
     find_integer,
@@ -38,33 +38,11 @@ from verifiers.maths.shapes import (
     is_name,
     only_item,
     rename_parameter,
-    upwards,
     with_constant_of,
 )
 from verifiers.verdict import Reason
 
 REGIONS = (Interval, Union, Without, NamedSet, Member)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a comparison came to.
-
-    Attributes:
-        same: None when the quick tests cannot decide.
-        reason: Why; of no meaning when `same` is None.
-    """
-
-    same: bool | None
-    reason: Reason
-
-    @classmethod
-    def of(cls, same: bool | None, reason: Reason = Reason.EQUAL_EXACT) -> Finding:
-        """A finding whose reason is `DIFFERENT` when the answers differ."""
-        return cls(same, reason if same else Reason.DIFFERENT)
-
-
-MISMATCH = Finding(False, Reason.TYPE_MISMATCH)
 
 
 def compare(gold: Answer, prediction: Answer, options: MathOptions, equality: Equality) -> Finding:
@@ -91,7 +69,7 @@ class _Comparison:
         self, gold: Answer, prediction: Answer
     ) -> Finding:
         if (isinstance(gold, Relation) and "=" not in gold.operators) or isinstance(gold, REGIONS):
-            return self.regions(gold, prediction)
+            return self.bounds(gold, prediction)
         prediction = only_item(prediction) if not isinstance(gold, Collection) else prediction
         if isinstance(prediction, Relation) and not isinstance(gold, Relation):
             return self.unwrap(gold, prediction)
@@ -133,11 +111,13 @@ class _Comparison:
         if set(prediction.operators) != {"="}:
             pair = isinstance(gold, Collection) and gold.kind == "tuple"
             interval = pair and self.options.interval_bridge
-            return self.regions(gold, prediction) if interval else MISMATCH
+            return self.bounds(gold, prediction) if interval else MISMATCH
         *before, last = prediction.sides
         claims = before[1:] if is_name(before[0]) else before
         worked = _Comparison(replace(self.options, allow_unevaluated=True), self.equality)
-        return _all([worked.compare(last, claim) for claim in claims] + [self.compare(gold, last)])
+        return join_findings(
+            [worked.compare(last, claim) for claim in claims] + [self.compare(gold, last)]
+        )
 
     def quantity(self, gold: Quantity, prediction: Answer) -> Finding:
         if isinstance(prediction, BaseNumber) and self.options.base_bridge:
@@ -159,7 +139,7 @@ class _Comparison:
         if gold.operators != prediction.operators:
             return MISMATCH
         sides = zip(gold.sides, prediction.sides, strict=True)
-        elementwise = _all([self.compare(g, p) for g, p in sides])
+        elementwise = join_findings([self.compare(g, p) for g, p in sides])
         if elementwise.same or len(gold.sides) != 2:
             return elementwise
         left, right = find_zero_form(gold), find_zero_form(prediction)
@@ -176,62 +156,34 @@ class _Comparison:
             and gold.kind == "tuple"
             and self.options.interval_bridge
         ):
-            return self.regions(gold, prediction)
+            return self.bounds(gold, prediction)
         if isinstance(prediction, Matrix) and self.options.vector_bridge and gold.kind == "tuple":
             items = find_vector_items(prediction)
-            return MISMATCH if items is None else self.ordered(gold.items, items)
+            return MISMATCH if items is None else compare_ordered(gold.items, items, self.compare)
         if gold.joined_by != "," and any(is_inequality(item) for item in gold.items):
-            return self.regions(gold, prediction)
+            return self.bounds(gold, prediction)
         if not isinstance(prediction, Collection):
             return MISMATCH
         if gold.kind == "tuple" and any(is_inequality(item) for item in prediction.items):
-            return self.regions(gold, prediction) if self.options.interval_bridge else MISMATCH
+            return self.bounds(gold, prediction) if self.options.interval_bridge else MISMATCH
         match gold.kind, prediction.kind:
             case "tuple", "tuple" | "list":
-                return self.ordered(gold.items, prediction.items)
+                return compare_ordered(gold.items, prediction.items, self.compare)
             case "list", "tuple":
-                return self.ordered(gold.items, prediction.items)
+                return compare_ordered(gold.items, prediction.items, self.compare)
             case ("list", "list") | ("set", "list") | ("list", "set"):
-                return self.unordered(gold.items, prediction.items)
+                return compare_unordered(gold.items, prediction.items, self.compare)
             case "set", "set":
-                return self.unordered(self.distinct(gold.items), self.distinct(prediction.items))
+                wanted, found = (find_distinct(c.items, self.compare) for c in (gold, prediction))
+                return compare_unordered(wanted, found, self.compare)
         return MISMATCH
-
-    def ordered(self, gold: Sequence[Answer], prediction: Sequence[Answer]) -> Finding:
-        if len(gold) != len(prediction):
-            return Finding.of(False)
-        pairs = zip(gold, prediction, strict=True)
-        return _all([self.compare(g, p) for g, p in pairs])
-
-    def unordered(self, gold: Sequence[Answer], prediction: Sequence[Answer]) -> Finding:
-        """Each item of one side is matched with one of the other."""
-        if len(gold) != len(prediction):
-            return Finding.of(False)
-        left = list(prediction)
-        undecided = False
-        for item in gold:
-            findings = [self.compare(item, candidate) for candidate in left]
-            place = next((i for i, f in enumerate(findings) if f.same), None)
-            if place is None and any(f.same is None for f in findings):
-                undecided = True
-            elif place is None:
-                return Finding.of(False)
-            else:
-                del left[place]
-        return Finding.of(None if undecided else True)
-
-    def distinct(self, items: Iterable[Answer]) -> list[Answer]:
-        kept: list[Answer] = []
-        for item in items:
-            if not any(self.compare(other, item).same for other in kept):
-                kept.append(item)
-        return kept
 
     def matrix(self, rows: tuple[tuple[Expression, ...], ...], prediction: Answer) -> Finding:
         if isinstance(prediction, Collection) and self.options.vector_bridge:
             items = find_vector_items(Matrix(rows))
-            vector = prediction.kind == "tuple" and items is not None
-            return self.ordered(items or (), prediction.items) if vector else MISMATCH
+            if prediction.kind != "tuple" or items is None:
+                return MISMATCH
+            return compare_ordered(items, prediction.items, self.compare)
         if not isinstance(prediction, Matrix):
             return MISMATCH
         if [len(row) for row in rows] != [len(row) for row in prediction.rows]:
@@ -241,7 +193,7 @@ class _Comparison:
             for gold_row, row in zip(rows, prediction.rows, strict=True)
             for g, p in zip(gold_row, row, strict=True)
         ]
-        return _all(pairs)
+        return join_findings(pairs)
 
     def clock(self, gold: Clock, prediction: Answer) -> Finding:
         if self.options.unit_bridge and find_integer(prediction) == gold.hour and not gold.minute:
@@ -277,82 +229,11 @@ class _Comparison:
         first, second, modulus = (v for v in values if v is not None)
         return Finding.of(bool(modulus) and (first - second) % modulus == 0)
 
-    def regions(self, gold: Answer, prediction: Answer) -> Finding:
-        gold, prediction = upwards(gold), upwards(prediction)
-        names = {region_name(gold), region_name(prediction)} - {None}
-        if len(names) > 1:
-            return Finding.of(False)
-        if gold == NamedSet("empty") and prediction == Words("no solution"):
-            return Finding.of(True, Reason.EQUAL_TEXT)
-        bare = isinstance(prediction, Quantity | Words | Matrix)
-        relation = isinstance(prediction, Relation | Member)
-        if bare or (relation and not names and not self.options.interval_bridge):
-            return MISMATCH
-        if (
-            relation
-            and isinstance(gold, Collection | Interval | Union)
-            and not self.options.interval_bridge
-        ):
-            return MISMATCH
-        try:
-            return Finding.of(same_region(gold, prediction, self.equality))
-        except NotARegion:
-            return self.symbolic_region(gold, prediction)
-
-    def symbolic_region(  # noqa: PLR0911 - one case for each pair of kinds
-        self, gold: Answer, prediction: Answer
-    ) -> Finding:
-        """Intervals with symbolic ends, inequalities in several variables: part by part."""
-        match gold, prediction:
-            case Interval(), Interval():
-                closed = (gold.left_closed, gold.right_closed)
-                if closed != (prediction.left_closed, prediction.right_closed):
-                    return Finding.of(False)
-                ends = ((gold.left, prediction.left), (gold.right, prediction.right))
-                return _all([Finding.of(self.equality.same(g, p)) for g, p in ends])
-            case Union(parts), Union(others):
-                return self.unordered(parts, others)
-            case Member(_, values), Member(_, others):
-                return self.compare(values, others)
-            case Member(_, values), _:
-                return self.compare(values, prediction)
-            case Relation(), Relation():
-                return self.inequality(gold, prediction)
-            case Collection(kind, items), Collection(other_kind, others) if kind == other_kind:
-                return (
-                    self.unordered(items, others)
-                    if kind != "tuple"
-                    else self.ordered(items, others)
-                )
-        return MISMATCH
-
-    def inequality(self, gold: Relation, prediction: Relation) -> Finding:
-        if len(gold.sides) != 2 or len(prediction.sides) != 2:
-            if gold.operators != prediction.operators:
-                return MISMATCH
-            return self.ordered(gold.sides, prediction.sides)
-        left, right = find_zero_form(gold), find_zero_form(prediction)
-        if left is None or right is None:
-            return MISMATCH
-        signs = {("<", "<"): 1, ("<=", "<="): 1, ("<", ">"): -1, ("<=", ">="): -1, ("!=", "!="): 0}
-        operators = (gold.operators[0], prediction.operators[0])
-        flipped = (FLIPPED[operators[0]], FLIPPED[operators[1]])
-        wanted = signs.get(operators, signs.get(flipped))
-        if wanted is None:
-            return MISMATCH
-        sign = self.equality.proportion(left, right)
-        if sign is None:
-            return Finding.of(None)
-        return Finding.of(sign != 0 and wanted in (0, sign), Reason.EQUAL_SYMBOLIC)
-
-
-def _all(findings: Sequence[Finding]) -> Finding:
-    """True when all are; the first that is false decides."""
-    for finding in findings:
-        if finding.same is False:
-            return finding
-    if any(finding.same is None for finding in findings):
-        return Finding.of(None)
-    weakest = (Reason.EQUAL_SYMBOLIC, Reason.EQUAL_TOLERANCE)
-    reasons = [f.reason for f in findings if f.reason in weakest]
-    return Finding.of(True, reasons[0] if reasons else Reason.EQUAL_EXACT)
+    def bounds(self, gold: Answer, prediction: Answer) -> Finding:
+        return compare_bounds(
+            gold,
+            prediction,
+            interval_bridge=self.options.interval_bridge,
+            equality=self.equality,
+            compare=self.compare,
+        )

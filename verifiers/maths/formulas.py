@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from verifiers.maths.cleanup import clean
-from verifiers.maths.compare import Finding
 from verifiers.maths.expressions import Unreadable
+from verifiers.maths.finding import Finding
 from verifiers.maths.lexer import tokenize
 from verifiers.maths.parser import parse_expression
 from verifiers.verdict import Reason

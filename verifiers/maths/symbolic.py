@@ -7,10 +7,11 @@ from typing import Any
 import mpmath
 
 from verifiers.maths.answers import Answer
-from verifiers.maths.compare import Finding, compare
+from verifiers.maths.compare import compare
 from verifiers.maths.equality import QuickEquality, probe
 from verifiers.maths.exact import TooCostly
 from verifiers.maths.expressions import Expression, find_symbols
+from verifiers.maths.finding import Finding
 from verifiers.maths.options import MathOptions
 
 PRECISIONS = (60, 120)

@@ -19,10 +19,11 @@ from verifiers.example import Example
 from verifiers.extraction import Found, find_answer
 from verifiers.maths.answers import Answer, Choice, Collection, Quantity, Words
 from verifiers.maths.cleanup import clean
-from verifiers.maths.compare import Finding, compare
+from verifiers.maths.compare import compare
 from verifiers.maths.equality import QuickEquality
 from verifiers.maths.exact import TooCostly
 from verifiers.maths.expressions import Unreadable, find_symbols
+from verifiers.maths.finding import Finding
 from verifiers.maths.formulas import needs_sympy
 from verifiers.maths.options import MathOptions
 from verifiers.maths.reader import read_answer
