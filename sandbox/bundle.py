@@ -15,7 +15,7 @@ MODULES = (
     "isolation", "namespaces", "answers", "candidate", "zygote", "talk", "watch", "supervisor",
 )  # fmt: skip
 # Only where test code is run: they load more of the standard library than a worker should hold.
-TEST_MODULES = ("stubs", "pytest_shim", "discovery", "tester")
+TEST_MODULES = ("stubs", "link", "pytest_shim", "discovery", "tester")
 
 BOOTSTRAP = """\
 import json, os, struct, sys, types

@@ -16,7 +16,8 @@ from typing import Any
 
 from sandbox.container import pytest_shim
 from sandbox.container.discovery import body_uses, find_tests
-from sandbox.container.stubs import TEST_FILE, Broken, Link, Stub, Unsupported
+from sandbox.container.link import TEST_FILE, Broken, Link
+from sandbox.container.stubs import Stub, Unsupported
 
 SETUP_FILE = "setup.py"
 MODULE_NAME = "tests"
