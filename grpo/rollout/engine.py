@@ -13,7 +13,7 @@ from grpo.rollout.errors import WeightsRefused
 from grpo.rollout.options import EngineOptions
 from grpo.rollout.protocol import Completion, Engine, EngineFacts, Report
 from grpo.rollout.transports import open_payload
-from grpo.rollout.weights import DEVICE_TRANSPORTS, WeightPayload
+from grpo.rollout.weights import DEVICE_TRANSPORTS, PackBuffer, WeightPayload
 from grpo.values import Rollout, RolloutRequest, SamplingOptions, WeightPush
 from verifiers.vitals import describe_threads, read_vitals
 
@@ -57,6 +57,8 @@ class EngineActor:
         self._num_scored = 0
         self._num_drawn = 0
         self._last: tuple[int, ...] = ()
+        # Kept between pushes: memory that is new costs more than what fills it.
+        self._received = PackBuffer()
 
     def wait_ready(self) -> EngineFacts:
         """Wait until the engine is up.
@@ -141,7 +143,7 @@ class EngineActor:
             EngineFailed: The engine is lost.
         """
         started = time.monotonic()
-        buffer = open_payload(payload)
+        buffer = open_payload(payload, self._received.reserve)
         self._receive(version, payload, buffer)
         fetched = time.monotonic()
         checksum, pause_seconds = self._loop.load_weights(version, payload, buffer)

@@ -7,7 +7,7 @@ are served at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -81,8 +81,12 @@ class GlooSender:
             return
 
 
-def receive(payload: WeightPayload) -> np.ndarray:
+def receive(payload: WeightPayload, reserve: Callable[[int], np.ndarray]) -> np.ndarray:
     """Fetch the bytes of a payload that a `GlooSender` made.
+
+    Args:
+        payload: Which.
+        reserve: Gives memory of so many bytes to put them into.
 
     Raises:
         WeightsRefused: They did not come; asking again is sound.
@@ -99,7 +103,7 @@ def receive(payload: WeightPayload) -> np.ndarray:
             lambda: _meet(asked, rank=1, host=own_address()),
             doing="meeting the learner",
         )
-        buffer = np.empty(payload.num_bytes, dtype=np.uint8)
+        buffer = reserve(payload.num_bytes)
         for bucket in torch.from_numpy(buffer).split(BUCKET_BYTES):
             group.recv([bucket], 0, 0).wait()
     except RuntimeError as error:

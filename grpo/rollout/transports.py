@@ -102,10 +102,16 @@ def make_sender(transport: Transport) -> WeightSender:
     return SENDERS[transport]()
 
 
-def open_payload(payload: WeightPayload) -> np.ndarray:
+def open_payload(
+    payload: WeightPayload, reserve: Callable[[int], np.ndarray] | None = None
+) -> np.ndarray:
     """Find the bytes of a payload, in a Ray worker; only `gloo` copies them.
 
     From GPU to GPU they never lie in the host's memory: vLLM's workers take them when they load.
+
+    Args:
+        payload: Whose.
+        reserve: Gives memory of so many bytes for a copy; by default new memory.
 
     Raises:
         WeightsRefused: They could not be fetched.
@@ -116,6 +122,6 @@ def open_payload(payload: WeightPayload) -> np.ndarray:
         case "shared_memory":
             return open_segment(payload.handle, payload.num_bytes)
         case "gloo":
-            return gloo.receive(payload)
+            return gloo.receive(payload, reserve or PackBuffer().reserve)
         case "nccl" | "ipc":
             return np.empty(0, dtype=np.uint8)
