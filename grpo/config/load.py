@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from grpo.config.aliases import ALIASES
-from grpo.config.schema import RunConfig
+from grpo.config.schema import SHARES, RunConfig
 from grpo.paths import find_file
 from verifiers.errors import UserError
 
@@ -73,6 +73,9 @@ def _override(raw: dict[str, Any], overrides: Sequence[str], notes: list[str]) -
             ours, new = _translate(path, leaf, notes)
             _check_one_spelling(path, ours, spellings)
             _assign(raw, ours, new, where=f"override {text!r}")
+    for one, other in (*SHARES, *((count, share) for share, count in SHARES)):
+        if (one,) in spellings and (other,) not in spellings:
+            raw.pop(other, None)
 
 
 def _split_override(text: str) -> tuple[str, Any]:

@@ -23,10 +23,11 @@ A run is one YAML file and any number of `key=value` overrides after it:
 verigrad train configs/quickstart.yaml seed=1 evaluation.num_samples=8
 ```
 
-Keys are dotted; a number reaches into a list (`data.0.limit=100`). An unknown key is an error that
-names the nearest known one. The resolved configuration is written to `config.yaml` in the run's
-folder, and is itself a configuration. `--dry-run` resolves and checks everything, and prints the
-algebra of a step, without loading a model.
+Keys are dotted; a number reaches into a list (`data.0.limit=100`). An override of a length in one
+form, such as `num_train_epochs=2`, takes the place of the file's in the other, such as `steps`. An
+unknown key is an error that names the nearest known one. The resolved configuration is written to
+`config.yaml` in the run's folder, and is itself a configuration. `--dry-run` resolves and checks
+everything, and prints the algebra of a step, without loading a model.
 
 This page is made from the definitions: `python -m grpo.config.reference > docs/configuration.md`.
 """

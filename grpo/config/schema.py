@@ -22,6 +22,9 @@ from grpo.config.sections import (
 )
 from grpo.data.difficulty import PromptSampling
 
+# The same said in two ways: as a share, and as a count.
+SHARES = (("num_train_epochs", "steps"), ("warmup_ratio", "warmup_steps"))
+
 
 class RunConfig(Section):
     """A training run."""
@@ -266,7 +269,7 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _check_one_form(self) -> Self:
-        for share, count in (("num_train_epochs", "steps"), ("warmup_ratio", "warmup_steps")):
+        for share, count in SHARES:
             if getattr(self, share) is not None and count in self.model_fields_set:
                 raise ValueError(
                     f"{share}={getattr(self, share)} and {count}={getattr(self, count)} say the "

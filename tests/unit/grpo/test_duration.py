@@ -48,6 +48,25 @@ def test_both_forms_are_refused(tmp_path, options):
         load_config(str(file))
 
 
+@pytest.mark.parametrize(
+    ("override", "length"),
+    [("num_train_epochs=2", (20, 5)), ("steps=7", (7, 2)), ("warmup_steps=1", (9, 1))],
+)
+def test_an_override_takes_the_place_of_the_files_other_form(tmp_path, override, length):
+    file = tmp_path / "run.yaml"
+    form = "num_train_epochs: 1" if override.startswith("steps") else "steps: 9"
+    file.write_text(f"model: m\nprompts_per_step: 10\n{form}\nwarmup_ratio: 0.25")
+    resolved = resolve_duration(load_config(str(file), [override])[0], num_problems=100)
+    assert (resolved.steps, resolved.warmup_steps) == length
+
+
+def test_both_forms_among_the_overrides_are_refused(tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text("model: m")
+    with pytest.raises(UserError, match="say the same in two ways"):
+        load_config(str(file), ["steps=3", "num_train_epochs=1"])
+
+
 def test_the_plan_says_how_many_steps_they_are(tmp_path, capsys):
     rows = [{"prompt": f"{number}+1=", "answer": "1"} for number in range(10)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
