@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -34,6 +35,15 @@ class FollowedRun:
             if text in line:
                 return
         pytest.fail(f"the run ended before {text!r}:\n" + "".join(self.lines))
+
+    @contextmanager
+    def held(self):
+        """Have the command stand still, so that what is done within is done before its end."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def finish(self, timeout=550):
         rest, _ = self.process.communicate(timeout=timeout)

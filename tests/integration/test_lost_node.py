@@ -77,10 +77,11 @@ def test_a_run_finishes_on_the_node_that_is_left(tmp_path, start_cluster, cores,
     run = FollowedRun(tmp_path, *RUN, f"ray.address={cluster.address}")
     try:
         run.wait_for("step 3/")
-        of_learner = next(node for node in nodes if holds(node, "ray::LearnerRank"))
-        (other,) = (node for node in nodes if node is not of_learner)
-        assert holds(other, "ray::EngineActor")
-        cluster.remove_node(of_learner if lost == "learner" else other, allow_graceful=False)
+        with run.held():
+            of_learner = next(node for node in nodes if holds(node, "ray::LearnerRank"))
+            (other,) = (node for node in nodes if node is not of_learner)
+            assert holds(other, "ray::EngineActor")
+            cluster.remove_node(of_learner if lost == "learner" else other, allow_graceful=False)
         summary = run.finish(timeout=400)
     finally:
         run.stop()

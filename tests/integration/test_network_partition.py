@@ -79,8 +79,9 @@ def test_a_run_goes_on_without_the_machine_that_cannot_be_reached(
     run = FollowedRun(tmp_path, *RUN, "learner.num_threads=2", f"ray.address={cluster.address}")
     try:
         run.wait_for("step 3/")
-        assert any("ray::EngineActor" in line for line in second_machine.processes())
-        second_machine.cut_off()
+        with run.held():
+            assert any("ray::EngineActor" in line for line in second_machine.processes())
+            second_machine.cut_off()
         check_that_it_ends_well(run, stage="rollout")
     finally:
         run.stop()
@@ -96,12 +97,13 @@ def test_a_learner_that_cannot_be_reached_is_started_where_it_can(
     run = FollowedRun(tmp_path, *RUN, *alone, f"ray.address={cluster.address}")
     try:
         run.wait_for("step 3/")
-        assert any("ray::LearnerRank" in line for line in second_machine.processes())
-        cluster.add_node(
-            num_cpus=2, object_store_memory=STORE_BYTES, node_ip_address=HERE, wait=False
-        )
-        wait_for_nodes(cluster, 3, second)
-        second_machine.cut_off()
+        with run.held():
+            assert any("ray::LearnerRank" in line for line in second_machine.processes())
+            cluster.add_node(
+                num_cpus=2, object_store_memory=STORE_BYTES, node_ip_address=HERE, wait=False
+            )
+            wait_for_nodes(cluster, 3, second)
+            second_machine.cut_off()
         check_that_it_ends_well(run, stage="learner")
     finally:
         run.stop()
