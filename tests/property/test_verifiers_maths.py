@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from verifiers.extraction import find_answer
@@ -123,6 +123,10 @@ def test_intervals_and_inequalities_say_the_same(left, width, left_closed, right
     assert [f and f.same for f in found] == [True, True, False]
 
 
+@example(r"12 \text{ cm}^")
+@example(r"\sqrt\text{cm}^{}")
+@example(r"x\equiv 3\equiv 4\pmod 7")
+@example(r"x\equiv (3\pmod")
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 def test_latex_noise_is_read_or_refused(text):
     try:

@@ -52,15 +52,18 @@ def read_congruence(tokens: Sequence[Token]) -> Congruence:
     r"""A congruence, its modulus with or without parentheses.
 
     Raises:
-        Unreadable: It has no modulus, or a side is no expression.
+        Unreadable: It has no modulus, or other than two sides, or a side is no expression.
     """
-    left, right = split_at_command(tokens, "equiv")
+    left, *others = split_at_command(tokens, "equiv")
+    if len(others) != 1:
+        raise Unreadable("a chain of congruences")
+    (right,) = others
     for place, token in enumerate(right):
         if token.kind in ("command", "text") and token.text.strip() in MODULO:
             residue, modulus = right[:place], right[place + 1 :]
             break
     else:
         raise Unreadable("a congruence without a modulus")
-    if residue and residue[-1].text == "(" and modulus[-1].text == ")":
+    if residue and modulus and (residue[-1].text, modulus[-1].text) == ("(", ")"):
         residue, modulus = residue[:-1], modulus[:-1]
     return Congruence(parse_expression(left), parse_expression(residue), parse_expression(modulus))

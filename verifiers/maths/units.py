@@ -49,6 +49,7 @@ _SPELLINGS: Mapping[str, str] = {
 }  # fmt: skip
 _VOWEL = re.compile(r"[aeiou]")
 _WORD = re.compile(r"[a-zA-Zµμ]+")
+_EXPONENT = re.compile(r"\^\{?(-?[0-9])\}?")
 _PLURAL = re.compile(r"(?<=ch)es$|(?<=sh)es$|(?<=x)es$|(?<=ss)es$|(?<![su])s$")
 MAX_WORDS = 4
 
@@ -144,9 +145,10 @@ def _combine(  # noqa: C901 - one case for each part of a unit's spelling
         elif plain in _POWERS:
             ahead = _POWERS[plain]
         elif word[0] == "^":
-            if not last or abs(power := int(word.strip("^{}"))) > 9:
+            exponent = _EXPONENT.fullmatch(word)
+            if not last or exponent is None:
                 return None
-            factors[last] *= power
+            factors[last] *= int(exponent[1])
         elif _WORD.fullmatch(word) and plain not in _NOT_UNITS:
             last = _normalize(word)
             if last in ("degC", "degF"):
