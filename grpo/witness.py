@@ -10,7 +10,7 @@ from grpo.learner.guard import Guard
 from grpo.learner.invariants import InvariantBroken, LogprobBound
 from grpo.values import Rollout, SamplingOptions
 
-NUM_TOKENS = 8
+NUM_TOKENS = 16
 
 
 class Scorer(Protocol):

@@ -112,7 +112,9 @@ class EngineActor:
                 index, member = parse_request_id(completion.request_id)
                 rollouts.append((index, make_rollout(requests[index], member, completion, text)))
             index, last = rollouts[-1]
-            self._last = (*requests[index].prompt_ids, *last.completion_ids)
+            # Where the completion ended the policy is sure of every token, and nothing would show.
+            middle = len(last.completion_ids) // 2
+            self._last = (*requests[index].prompt_ids, *last.completion_ids[:middle])
         return Report(rollouts=tuple(rollouts), progress=self._loop.progress, vitals=read_vitals())
 
     def describe_threads(self) -> str:
@@ -194,7 +196,7 @@ class EngineActor:
         self._loop.call(lambda engine: engine.wake())
 
     def draw(self, version: int, first_prompt: Sequence[int], sampling: SamplingOptions) -> Rollout:
-        """Go on from what this engine sampled last, whose KV cache it may still have.
+        """Go on from the middle of what this engine sampled last, whose KV cache it may still have.
 
         Args:
             version: Of the policy; the seed.
