@@ -10,9 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+from grpo.ahead import read_gathered
 from grpo.checkpoints import latest_checkpoint, read_state
 from grpo.replay import replay_step
 
@@ -109,10 +111,14 @@ def test_what_was_sampled_ahead_is_learned_from_after_a_kill(train, tmp_path):
     assert ahead
     resumed = train(tmp_path, *options, "--resume")
     assert resumed.returncode == 0, resumed.stderr
-    for kept in ahead:
-        rows = resumed.rollouts(kept["step"])
-        for name in ("problem_id", "completion_ids", "logprobs", "policy_versions"):
-            assert [row[name] for row in rows] == [row[name] for row in kept["rows"]]
+    for kept in map(read_gathered, ahead):
+        rows = resumed.rollouts(kept.step)
+        rollouts = [member.rollout for group in kept.groups for member in group.members]
+        for row, rollout in zip(rows, rollouts, strict=True):
+            assert row["problem_id"] == rollout.problem_id
+            assert row["completion_ids"] == list(rollout.completion_ids)
+            assert row["policy_versions"] == list(rollout.policy_versions)
+            assert np.array_equal(np.float32(row["logprobs"]), np.asarray(rollout.logprobs))
 
 
 @pytest.mark.parametrize("sharding", ["ddp", "fsdp2"])
