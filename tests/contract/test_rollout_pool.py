@@ -448,7 +448,8 @@ def test_without_restarts_the_last_engines_trouble_is_named(tiny_policy, token, 
         pool.close()
 
 
-@pytest.mark.parametrize("token", [DIE, pytest.param(HANG, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("token", [DIE, HANG])
 def test_a_group_that_ends_every_engine_is_given_up_and_takes_no_other_with_it(tiny_policy, token):
     incidents = []
     pool = start_scripted(
@@ -525,6 +526,7 @@ def test_a_killed_engine_is_replaced_and_what_it_owed_is_sampled_once(tiny_polic
         pool.close()
 
 
+@pytest.mark.long
 def test_two_who_notice_the_same_failure_restart_the_engine_once(tiny_policy):
     incidents = []
     pool = start_scripted(str(tiny_policy(tied=True)), note=incidents.append)
@@ -545,6 +547,7 @@ def test_two_who_notice_the_same_failure_restart_the_engine_once(tiny_policy):
         pool.close()
 
 
+@pytest.mark.long
 def test_the_only_engine_comes_back_with_the_pools_weights(tiny_policy, tensors):
     pool = start_scripted(str(tiny_policy(tied=True)))
     try:

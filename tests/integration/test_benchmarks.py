@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 def test_the_table_of_verifiers(data_dir):
     command = [sys.executable, "benchmarks/verifiers.py", "--data", str(data_dir)]
     done = subprocess.run(

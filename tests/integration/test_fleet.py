@@ -206,6 +206,7 @@ def test_a_verifier_is_given_no_more_at_a_time_than_it_says(
     assert max(verdicts[number].score for number in range(12)) <= concurrency
 
 
+@pytest.mark.long
 def test_one_verifier_that_hangs_holds_up_no_other(make_fleet, checks, tmp_path):
     stuck, other, incidents = f"{checks}:sleeper", f"{checks}:parity", []
     fleet = make_fleet(

@@ -65,6 +65,7 @@ def test_a_node_without_an_engine_is_left_out_and_named(open_fleet):
     ]
 
 
+@pytest.mark.long
 def test_a_cluster_without_any_engine_is_refused(open_fleet):
     fleet, _ = open_fleet(NO_ENGINE)
     with pytest.raises(

@@ -25,6 +25,8 @@ from grpo.rollout.pool import RolloutPool
 from grpo.rollout.transports import make_sender
 from grpo.seeding import seed_everything
 
+pytestmark = pytest.mark.long
+
 TOLERANCE = 1e-4
 TEXT = tuple(3 + (7 * i) % 120 for i in range(60))
 SIZES: dict[str, Any] = {
@@ -61,13 +63,7 @@ def cluster():
     ray.shutdown()
 
 
-FIRST = "biases, untied head"
-
-
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=() if name == FIRST else pytest.mark.long) for name in MODELS],
-)
+@pytest.fixture(scope="module", params=MODELS)
 def served(request, cluster, tiny_policy, tmp_path_factory):
     """A policy, and an engine that serves it."""
     with torch.random.fork_rng():
@@ -169,7 +165,6 @@ def test_a_push_of_others_is_what_vllms_reload_makes_of_them(served):
     assert scores(pool) == pushed
 
 
-@pytest.mark.long
 def test_what_was_pushed_is_what_a_new_engine_reads(served, tmp_path):
     policy, pool = served
     push(pool, policy)
