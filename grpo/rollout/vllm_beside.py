@@ -51,7 +51,6 @@ class SecondModel:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = model
         self._second = copy_structure(model)
         self._pairs = list(zip(model.modules(), self._second.modules(), strict=True))
         self._names = {name for name, _ in model.named_parameters()}
@@ -103,6 +102,7 @@ class SecondModel:
             for old, new in _pair_tensors(first, second):
                 old.copy_(new)
             if (packed := vars(second).get("cpu_linear")) is not None:
+                # The old one is freed when the next load packs the layer, which then has its pages.
                 first.cpu_linear, second.cpu_linear = packed, first.cpu_linear
             if isinstance(first, Attention):
                 first.process_weights_after_loading(dtype)
