@@ -29,6 +29,7 @@ from grpo.rollout.options import EngineOptions  # noqa: E402
 from grpo.rollout.pool import RolloutPool  # noqa: E402
 from grpo.rollout.transports import WeightSender, make_sender, open_payload  # noqa: E402
 from grpo.rollout.weights import (  # noqa: E402
+    PackBuffer,
     Transport,
     WeightPayload,
     plan_tensors,
@@ -93,9 +94,10 @@ def measure_transports(tensors: list[Any], copy_s: float, repeats: int) -> None:
 
 def fetch_for_ever(pipe: Any) -> None:
     """A worker: brings each payload into its reach."""
+    received = PackBuffer()  # as an engine keeps one
     pipe.send("ready")
     while (payload := pipe.recv()) is not None:
-        pipe.send(open_payload(payload).nbytes)
+        pipe.send(open_payload(payload, received.reserve).nbytes)
 
 
 def measure_pushes(folder: str, tensors: list[Any], repeats: int) -> None:
