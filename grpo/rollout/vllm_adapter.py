@@ -104,7 +104,6 @@ class VllmEngine:
             num_kv_cache_tokens=blocks * config.cache_config.block_size,
             start_seconds=time.monotonic() - started,
         )
-
         # vLLM's own copy is left out so that nothing but token ids goes into it.
         self._tokenizer = AutoTokenizer.from_pretrained(options.model)
 
