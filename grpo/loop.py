@@ -150,7 +150,7 @@ def learn(parts: Parts, progress: Progress, batch: Batch) -> tuple[dict[str, flo
         Metrics, and why the policy was left as it is, if it was.
     """
     with parts.timeline.phase("update"):
-        breaches = parts.publisher.confirm()
+        breaches = parts.publisher.confirm(parts.check_stop)
         update = parts.learner.update(batch)
     parts.skips.note(batch, update.non_finite)
     for breach in (*breaches, *update.breaches):
@@ -161,7 +161,9 @@ def learn(parts: Parts, progress: Progress, batch: Batch) -> tuple[dict[str, flo
     probe = batch.samples[0]
     with parts.timeline.phase("weight_push"), parts.source.while_pushing():
         push = parts.publisher.publish(
-            progress.policy_version, probe=(*probe.prompt_ids, *probe.completion_ids)
+            progress.policy_version,
+            (*probe.prompt_ids, *probe.completion_ids),
+            parts.check_stop,
         )
     return {**update.metrics, **push}, None
 

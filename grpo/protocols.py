@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,16 +62,30 @@ class Learner(Protocol):
 class Publisher(Protocol):
     """Puts the learner's policy into the engines."""
 
-    def publish(self, policy_version: int, probe: Sequence[int]) -> Mapping[str, float]:
+    def publish(
+        self,
+        policy_version: int,
+        probe: Sequence[int],
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> Mapping[str, float]:
         """Push the weights, prove on the probe that they landed, and report what it cost.
+
+        Args:
+            policy_version: That the engines serve from now on.
+            probe: Token ids to compare log-probabilities on.
+            on_wait: Called while engines do not answer. They are left out once it raises
+                `StopRequested`: they end with the run, and the step is worth having.
 
         Raises:
             InvariantBroken: An engine does not serve the learner's policy.
         """
         ...
 
-    def confirm(self) -> Sequence[str]:
+    def confirm(self, on_wait: Callable[[], None] = lambda: None) -> Sequence[str]:
         """See that what was sampled since the push is of the policy that the learner still has.
+
+        Args:
+            on_wait: As for `publish`.
 
         Returns:
             Breaches that do not stop the run.

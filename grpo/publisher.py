@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from grpo.learner.invariants import InvariantBroken, LogprobBound
 from grpo.rollout.errors import WeightPushFailed
 from grpo.rollout.weights import WeightPayload
+from grpo.stopping import StopRequested
 from grpo.values import WeightPush
 from grpo.witness import SamplerWitness
 
@@ -37,11 +38,15 @@ class Engines(Protocol):
         """Let go of the bytes of the push before."""
         ...
 
-    def publish(self, version: int, payload: WeightPayload) -> Sequence[WeightPush]:
+    def publish(
+        self, version: int, payload: WeightPayload, on_wait: Callable[[], None]
+    ) -> Sequence[WeightPush]:
         """Load weights into every engine."""
         ...
 
-    def score(self, token_ids: Sequence[int], prompt_length: int) -> Sequence[Sequence[float]]:
+    def score(
+        self, token_ids: Sequence[int], prompt_length: int, on_wait: Callable[[], None]
+    ) -> Sequence[Sequence[float]]:
         """Log-probabilities at temperature 1 of all tokens after the prompt, from each engine."""
         ...
 
@@ -71,31 +76,68 @@ class ProvingPublisher:
         self._bound = bound
         self._witness = witness
 
-    def publish(self, policy_version: int, probe: Sequence[int]) -> Mapping[str, float]:
+    def publish(
+        self,
+        policy_version: int,
+        probe: Sequence[int],
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> Mapping[str, float]:
         """Push the learner's weights and prove that every engine serves them.
 
         Args:
             policy_version: That the engines serve from now on.
             probe: Token ids to compare log-probabilities on.
+            on_wait: Called while engines do not answer. They are left out once it raises
+                `StopRequested`: they end with the run, and the step is worth having.
+
+        Returns:
+            What it cost; nothing where they were left out.
 
         Raises:
             InvariantBroken: An engine does not serve the learner's policy.
             LearnerLost: The learner died before every engine had its weights.
             WeightPushFailed: An engine did not take them.
         """
+        try:
+            return self._push(policy_version, probe, on_wait)
+        except StopRequested:
+            return {}
+
+    def confirm(self, on_wait: Callable[[], None] = lambda: None) -> list[str]:
+        """See that what was sampled since the push is of the policy that the learner still has.
+
+        Args:
+            on_wait: As for `publish`.
+
+        Returns:
+            Breaches that do not stop the run.
+
+        Raises:
+            InvariantBroken: It is not.
+        """
+        if self._witness is None:
+            return []
+        try:
+            return self._witness.confirm(on_wait)
+        except StopRequested:
+            return []
+
+    def _push(
+        self, policy_version: int, probe: Sequence[int], on_wait: Callable[[], None]
+    ) -> Mapping[str, float]:
         # Otherwise two copies of the policy lie in memory while the new one is packed.
         self._engines.forget_weights()
         started = time.perf_counter()
         payload = self._source.publish(policy_version)
         packed = time.perf_counter()
         try:
-            pushes = self._engines.publish(policy_version, payload)
+            pushes = self._engines.publish(policy_version, payload, on_wait)
         except WeightPushFailed:
             # Should the learner have died with the bytes, this names it, and it can be restarted.
             self._source.score([(probe[:1], probe[1:])], temperature=1.0)
             raise
         seconds = time.perf_counter() - started
-        difference = self.prove(probe)
+        difference = self.prove(probe, on_wait)
         if self._witness is not None:
             self._witness.begin(probe)
         return {
@@ -109,22 +151,12 @@ class ProvingPublisher:
             "push/probe_logprob_difference": difference,
         }
 
-    def confirm(self) -> list[str]:
-        """See that what was sampled since the push is of the policy that the learner still has.
-
-        Returns:
-            Breaches that do not stop the run.
-
-        Raises:
-            InvariantBroken: It is not.
-        """
-        return self._witness.confirm() if self._witness is not None else []
-
-    def prove(self, probe: Sequence[int]) -> float:
+    def prove(self, probe: Sequence[int], on_wait: Callable[[], None] = lambda: None) -> float:
         """Compare log-probabilities of a known text, of every token but the first.
 
         Args:
             probe: Its token ids, at least two.
+            on_wait: As for `publish`.
 
         Returns:
             The mean absolute difference of the engine that is furthest off, in nats.
@@ -134,7 +166,7 @@ class ProvingPublisher:
         """
         (expected,) = self._source.score([(probe[:1], probe[1:])], temperature=1.0)
         allowed, worst = self._bound.allow(len(expected)), 0.0
-        for index, found in enumerate(self._engines.score(probe, 1)):
+        for index, found in enumerate(self._engines.score(probe, 1, on_wait)):
             difference = _mean_difference(expected, found)
             # A NaN is a breach too, so the comparison is for what is allowed.
             if not difference <= allowed:

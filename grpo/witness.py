@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -33,7 +33,9 @@ class DrawingEngines(Protocol):
         """Have every engine go on from what it sampled last."""
         ...
 
-    def finish_draws(self, draws: Any) -> Sequence[tuple[str, Rollout]]:
+    def finish_draws(
+        self, draws: Any, on_wait: Callable[[], None]
+    ) -> Sequence[tuple[str, Rollout]]:
         """What was begun, with the names of the engines."""
         ...
 
@@ -77,8 +79,11 @@ class SamplerWitness:
         """
         self._draws = self._engines.begin_draws(first_prompt, self._sampling)
 
-    def confirm(self) -> list[str]:
+    def confirm(self, on_wait: Callable[[], None] = lambda: None) -> list[str]:
         """Compare what was drawn, while the learner still has the policy that was pushed.
+
+        Args:
+            on_wait: Called while engines do not answer; may raise, and they are not waited for.
 
         Returns:
             Breaches that do not stop the run.
@@ -89,7 +94,7 @@ class SamplerWitness:
         draws, self._draws = self._draws, None
         if draws is None:
             return []
-        drawn = self._engines.finish_draws(draws)
+        drawn = self._engines.finish_draws(draws, on_wait)
         expected = self._scorer.score(
             [(rollout.prompt_ids, rollout.completion_ids) for _, rollout in drawn],
             temperature=self._sampling.temperature,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,9 +74,13 @@ class WeightDelivery:
             self._weights = (self._weights[0], None)
 
     def deliver(
-        self, handles: Sequence[EngineHandle]
+        self, handles: Sequence[EngineHandle], on_wait: Callable[[], None]
     ) -> Iterator[tuple[EngineHandle, WeightPush | RolloutError]]:
         """Send the weights to some engines at the same time.
+
+        Args:
+            handles: The engines.
+            on_wait: Called while they do not answer; may raise.
 
         Yields:
             Each engine with its answer, or with how it failed.
@@ -88,24 +92,26 @@ class WeightDelivery:
         references = [handle.actor.load_weights.remote(version, payload) for handle in handles]
         for handle, reference in zip(handles, references, strict=True):
             try:
-                answer: WeightPush | RolloutError = self._await(handle, reference)
+                answer: WeightPush | RolloutError = self._await(handle, reference, on_wait)
             except WeightPushFailed:
                 raise
             except RolloutError as error:
                 answer = error
             yield handle, answer
 
-    def _await(self, handle: EngineHandle, reference: Any) -> WeightPush:
+    def _await(
+        self, handle: EngineHandle, reference: Any, on_wait: Callable[[], None]
+    ) -> WeightPush:
         version, payload = self._weights
         assert payload is not None, "there is something to push"
         try:
-            push = handle.get(reference, timeout_s=self._timeout_s, doing=_DOING)
+            push = self._get(handle, reference, on_wait)
         except WeightsRefused as error:
             self._note(
                 Incident(stage="rollout", worker=handle.name, cause=str(error), action="sent again")
             )
             reference = handle.actor.load_weights.remote(version, payload)
-            push = handle.get(reference, timeout_s=self._timeout_s, doing=_DOING)
+            push = self._get(handle, reference, on_wait)
         if (push.policy_version, push.checksum) != (version, payload.checksum):
             raise WeightPushFailed(
                 f"{handle.name} answered a push of policy version {version}, checksum "
@@ -113,3 +119,6 @@ class WeightDelivery:
                 f"{push.checksum}."
             )
         return push
+
+    def _get(self, handle: EngineHandle, reference: Any, on_wait: Callable[[], None]) -> WeightPush:
+        return handle.get(reference, timeout_s=self._timeout_s, doing=_DOING, on_wait=on_wait)

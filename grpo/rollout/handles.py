@@ -15,6 +15,8 @@ from verifiers.errors import UserError
 
 # How often one that waits for an engine to start sees whether it has a place to start in.
 PLACE_EVERY_S = 5.0
+# How often one that waits for an answer sees whether it should go on waiting.
+LOOK_EVERY_S = 2.0
 # How long an engine that hangs may take to say where.
 STACK_WAIT_S = 5.0
 
@@ -36,13 +38,21 @@ class EngineHandle:
         """How messages call it."""
         return f"rollout engine {self.index}"
 
-    def get(self, reference: Any, *, timeout_s: float, doing: str) -> Any:
+    def get(
+        self,
+        reference: Any,
+        *,
+        timeout_s: float,
+        doing: str,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> Any:
         """Wait for an answer of the actor, but not for ever.
 
         Args:
             reference: What the call returned.
             timeout_s: Longest wait.
             doing: What the engine is busy with, for the message.
+            on_wait: Called every few seconds meanwhile; may raise.
 
         Raises:
             EngineDied: Its process is gone.
@@ -50,8 +60,13 @@ class EngineHandle:
             EngineStalled: It did not answer in time.
             UserError: It was asked for something that is not there.
         """
+        give_up = time.monotonic() + timeout_s
+        while (left := give_up - time.monotonic()) > LOOK_EVERY_S:
+            if ray.wait([reference], timeout=LOOK_EVERY_S)[0]:
+                break
+            on_wait()
         try:
-            return ray.get(reference, timeout=timeout_s)
+            return ray.get(reference, timeout=max(0.0, left))
         except GetTimeoutError as error:
             raise EngineStalled(
                 f"{self.name} did not finish within {timeout_s:.0f} s while {doing}."

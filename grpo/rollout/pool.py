@@ -173,12 +173,15 @@ class RolloutPool:
             on_wait=on_wait,
         )
 
-    def publish(self, version: int, payload: WeightPayload) -> list[WeightPush]:
+    def publish(
+        self, version: int, payload: WeightPayload, on_wait: Callable[[], None] = lambda: None
+    ) -> list[WeightPush]:
         """Make every engine serve new weights. Rollouts in flight go on under the new policy.
 
         Args:
             version: Of the policy; every token drawn from now on carries it.
             payload: What a `WeightSender` made of the learner's weights.
+            on_wait: Called while engines do not answer; may raise, and they are not waited for.
 
         Returns:
             The answers of the engines that serve them now. One that is being replaced gets them as
@@ -189,13 +192,18 @@ class RolloutPool:
             RolloutError: No engine is left.
         """
         self.wait_ready()
-        return self._engines.publish(version, payload)
+        return self._engines.publish(version, payload, on_wait)
 
     def forget_weights(self) -> None:
         """Let go of the last push's bytes, which are kept for engines that are replaced."""
         self._engines.forget_weights()
 
-    def score(self, token_ids: Sequence[int], prompt_length: int) -> list[tuple[float, ...]]:
+    def score(
+        self,
+        token_ids: Sequence[int],
+        prompt_length: int,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> list[tuple[float, ...]]:
         """Log-probabilities of given tokens, from every engine: the proof that a push landed.
 
         They are at temperature 1 whatever rollouts are sampled with, and computed without the
@@ -204,6 +212,7 @@ class RolloutPool:
         Args:
             token_ids: A prompt and a completion.
             prompt_length: Tokens of the prompt, at least 1.
+            on_wait: As for `publish`.
 
         Returns:
             For each engine that serves, one number for each token of the completion, in nats.
@@ -216,9 +225,9 @@ class RolloutPool:
         self.wait_ready()
         scores: list[tuple[float, ...]] = []
         while not scores:
-            self._engines.wait_for_one()
+            self._engines.wait_for_one(on_wait)
             asked = self._ask("score", tuple(token_ids), prompt_length)
-            scores = [answer for _, answer in self._collect(asked, "scoring")]
+            scores = [answer for _, answer in self._collect(asked, "scoring", on_wait)]
         return scores
 
     def sleep(self) -> bool:
@@ -252,12 +261,15 @@ class RolloutPool:
         """
         return self._ask("draw", self.policy_version, tuple(first_prompt), sampling)
 
-    def finish_draws(self, draws: Sequence[tuple[EngineHandle, Any]]) -> list[tuple[str, Rollout]]:
+    def finish_draws(
+        self, draws: Sequence[tuple[EngineHandle, Any]], on_wait: Callable[[], None] = lambda: None
+    ) -> list[tuple[str, Rollout]]:
         """The rollouts that were begun, with the names of their engines.
 
         An engine that failed since has none.
         """
-        return [(engine.name, rollout) for engine, rollout in self._collect(draws, "drawing")]
+        drawn = self._collect(draws, "drawing", on_wait)
+        return [(engine.name, rollout) for engine, rollout in drawn]
 
     def close(self, timeout_s: float = 45.0) -> None:
         """Stop the engines and their processes. Calling it twice is harmless.
@@ -278,16 +290,23 @@ class RolloutPool:
         ]
 
     def _collect(
-        self, asked: Sequence[tuple[EngineHandle, Any]], doing: str
+        self,
+        asked: Sequence[tuple[EngineHandle, Any]],
+        doing: str,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> list[tuple[EngineHandle, Any]]:
         """The answers of engines that were asked; one that fails is replaced and has none."""
         answers: list[tuple[EngineHandle, Any]] = []
         for engine, reference in asked:
+            self._engines.doubt(engine.index)  # until it answers
             try:
-                answer = engine.get(reference, timeout_s=self._stall_timeout_s, doing=doing)
+                answer = engine.get(
+                    reference, timeout_s=self._stall_timeout_s, doing=doing, on_wait=on_wait
+                )
             except RolloutError as error:
                 self._engines.replace(engine, error)
             else:
+                self._engines.doubt(engine.index, doubted=False)
                 answers.append((engine, answer))
         return answers
 

@@ -245,8 +245,15 @@ class Supervisor:
             )
             slot.reviver.start()
 
-    def publish(self, version: int, payload: WeightPayload) -> list[WeightPush]:
+    def publish(
+        self, version: int, payload: WeightPayload, on_wait: Callable[[], None]
+    ) -> list[WeightPush]:
         """Make every engine serve new weights; those that come up later get them then.
+
+        Args:
+            version: Of the policy.
+            payload: Its weights.
+            on_wait: Called while engines do not answer; may raise.
 
         Returns:
             The answers of the engines that serve them now, at least one.
@@ -256,8 +263,8 @@ class Supervisor:
             RolloutError: No engine is left.
         """
         with self._delivery.exchange(version, payload):
-            self._push([s for s in self._slots if s.state in {"serving", "up"}])
-        self.wait_for_one()
+            self._push([s for s in self._slots if s.state in {"serving", "up"}], on_wait)
+        self.wait_for_one(on_wait)
         with self._changed:
             return [s.push for s in self._slots if s.state == "serving" and s.push is not None]
 
@@ -303,18 +310,21 @@ class Supervisor:
             )
             with self._delivery.still():
                 if self._delivery.kept:
-                    self._push([slot])
+                    self._push([slot], lambda: None)
                 else:
                     state = "serving" if self._delivery.untrained else "up"
                     self._set_state(slot, handle, state)
         except (RolloutError, UserError) as error:
             self.replace(handle, error)
 
-    def _push(self, slots: Sequence[Slot]) -> None:
+    def _push(self, slots: Sequence[Slot], on_wait: Callable[[], None]) -> None:
         """Send the pool's weights to some engines; those that fail are replaced."""
         handles = [slot.handle for slot in slots]
-        answers = self._delivery.deliver(handles)
+        for handle in handles:
+            self.doubt(handle.index)  # until it answers
+        answers = self._delivery.deliver(handles, on_wait)
         for slot, (handle, answer) in zip(slots, answers, strict=True):
+            self.doubt(handle.index, doubted=False)
             if isinstance(answer, RolloutError):
                 self.replace(handle, answer)
                 continue

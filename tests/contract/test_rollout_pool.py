@@ -496,6 +496,33 @@ def test_who_leaves_does_not_wait_for_an_engine_that_hangs(tiny_policy, monkeypa
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize("asked", ["publish", "score", "draw"])
+def test_who_leaves_a_push_or_a_probe_does_not_wait_either(
+    tiny_policy, tensors, monkeypatch, asked
+):
+    monkeypatch.setattr(handles_module, "LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(supervisor_module, "DOUBTED_CLOSE_S", 0.5)
+    pool = start_scripted(str(tiny_policy(tied=True)))
+    pool.wait_ready()
+    kill_engine(pool, kind=signal.SIGSTOP)
+    sender = make_sender("object")
+
+    def leave():
+        raise StopRequested
+
+    ask = {
+        "publish": lambda: pool.publish(1, sender.send(tensors), leave),
+        "score": lambda: pool.score((5, 6, 7), 1, leave),
+        "draw": lambda: pool.finish_draws(pool.begin_draws((5, 6), SAMPLED), leave),
+    }
+    started = time.monotonic()
+    with pytest.raises(StopRequested):
+        ask[asked]()
+    pool.close()
+    assert time.monotonic() - started < 5
+    sender.close()
+
+
 def test_a_killed_engine_is_replaced_and_what_it_owed_is_sampled_once(tiny_policy, tensors):
     incidents = []
     pool = start_scripted(

@@ -106,13 +106,13 @@ class Spy:
         self.batches.append(batch)
         return self
 
-    def publish(self, policy_version, probe):
+    def publish(self, policy_version, probe, on_wait):
         self.events.append(f"publish {policy_version}")
         if self.pool is not None:
             self.pool.version = policy_version
         return {"push/seconds": 0.0}
 
-    def confirm(self):
+    def confirm(self, on_wait):
         return []
 
     def keep_rollouts(self, step, groups):

@@ -4,11 +4,14 @@ from dataclasses import replace
 import pytest
 
 from grpo.learner.errors import LearnerDied
+from grpo.learner.guard import Guard
 from grpo.learner.invariants import InvariantBroken, LogprobBound
 from grpo.publisher import ProvingPublisher
 from grpo.rollout.errors import WeightPushFailed, WeightsRefused
 from grpo.rollout.weights import WeightPayload
-from grpo.values import WeightPush
+from grpo.stopping import StopRequested
+from grpo.values import SamplingOptions, WeightPush
+from grpo.witness import SamplerWitness
 
 PROBE = (1, 2, 3)
 CLOSE = LogprobBound(mean=1e-3, worst=1e-3)
@@ -34,7 +37,7 @@ class Engines:
     def forget_weights(self):
         self.versions.append("forgotten")
 
-    def publish(self, version, payload):
+    def publish(self, version, payload, on_wait):
         self.versions.append(version)
         if self.error:
             raise self.error
@@ -47,7 +50,7 @@ class Engines:
         )
         return [push, replace(push, pause_seconds=0.2)]
 
-    def score(self, token_ids, prompt_length):
+    def score(self, token_ids, prompt_length, on_wait):
         return self.scores
 
 
@@ -65,6 +68,44 @@ def test_a_push_that_landed_reports_what_it_cost():
     assert (metrics["push/fetch_seconds"], metrics["push/pause_seconds"]) == (0.1, 0.3)
     assert metrics["push/gigabytes_per_second"] == pytest.approx(0.002 / metrics["push/seconds"])
     assert metrics["push/probe_logprob_difference"] == pytest.approx(5e-5)
+
+
+class Hanging(Engines):
+    """Engines that never answer; what is asked of them meanwhile is whether to go on."""
+
+    def publish(self, version, payload, on_wait):
+        while True:
+            on_wait()
+
+    def finish_draws(self, draws, on_wait):
+        while True:
+            on_wait()
+
+    def begin_draws(self, first_prompt, sampling):
+        return "begun"
+
+
+def test_engines_that_do_not_answer_are_left_out_when_the_run_is_to_stop():
+    waited = []
+
+    def stop_at_the_third_look():
+        waited.append(1)
+        if len(waited) % 3 == 0:
+            raise StopRequested
+
+    engines, source = Hanging(), Source()
+    witness = SamplerWitness(
+        scorer=source,
+        engines=engines,
+        sampling=SamplingOptions(max_completion_length=8, stop_token_ids=()),
+        bound=CLOSE,
+        guard=Guard("stop"),
+    )
+    publisher = ProvingPublisher(source=source, engines=engines, bound=CLOSE, witness=witness)
+    assert publisher.publish(3, PROBE, stop_at_the_third_look) == {}
+    witness.begin(PROBE)
+    assert publisher.confirm(stop_at_the_third_look) == []
+    assert len(waited) == 6
 
 
 @pytest.mark.parametrize("stale", [(-1.01, -2.0), (math.nan, -2.0)])

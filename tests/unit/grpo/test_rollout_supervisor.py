@@ -19,7 +19,7 @@ class Handle:
     def __init__(self, *, index, actor):
         self.index, self.actor, self.name = index, actor, f"engine {index}"
 
-    def get(self, reference, *, timeout_s, doing):
+    def get(self, reference, *, timeout_s, doing, on_wait=lambda: None):
         return reference
 
     def await_ready(self, *, timeout_s, has_place):

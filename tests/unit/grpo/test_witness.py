@@ -28,7 +28,7 @@ class Engines:
         self.asked.append((first_prompt, sampling))
         return self.logprobs
 
-    def finish_draws(self, draws):
+    def finish_draws(self, draws, on_wait):
         return [(f"engine {i}", draw(value)) for i, value in enumerate(draws) if value is not None]
 
 
